@@ -84,6 +84,7 @@ NAVIGATION = {
         "docs/large_margin",
         "docs/gaussian_mixture",
         "docs/trainers",
+        "docs/compatibility",
         "docs/weight_decay",
         "docs/explore",
     ],

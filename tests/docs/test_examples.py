@@ -90,6 +90,17 @@ def test_foca_fine_tuning(example, capsys):
     assert f"{100 * found['after']['linear']:.1f}" in shown
 
 
+@pytest.mark.filterwarnings("ignore")  # of other packages, and of trials with a bad learning rate
+def test_optuna_search(example, capsys):
+    pytest.importorskip("optuna", reason="Optuna is not installed: pip install optuna")
+    study = example("optuna_search").main(trials=6, epochs=3)
+    pruned = [one for one in study.trials if one.state.name == "PRUNED"]
+    assert 0 < len(pruned) < 6
+    assert all(len(one.intermediate_values) < 3 for one in pruned)
+    assert study.best_value < 0.3
+    assert f"6 trials, {len(pruned)} pruned; best: " in capsys.readouterr().out
+
+
 def test_large_margin_loop(example, capsys):
     found = example("large_margin_loop").main(epochs=3)
     assert list(found) == ["cross-entropy", "large margin"]

@@ -487,6 +487,25 @@ def test_on_step_can_stop_a_run(data, make_model, weights, same):
     assert result.history == whole.history
 
 
+def test_on_epoch_gets_the_rows_and_can_stop_a_run(data, make_model):
+    rows = []
+
+    def note(row):
+        rows.append(row)
+        return "stop" if row["validation_error"] < 1 and row["epoch"] == 2 else None
+
+    result = fit(make_model(), EndToEnd(), data, epochs=9, batch_size=10, validation=data, on_epoch=note)
+    assert rows == result.history
+    assert [row["epoch"] for row in rows] == [1, 2]
+    assert str(result.status) == f"stopped at step {rows[-1]['step']}: asked to"
+
+    def give_up(row):
+        raise KeyError(row["epoch"])
+
+    with pytest.raises(KeyError, match="1"):
+        fit(make_model(), EndToEnd(), data, epochs=9, batch_size=10, on_epoch=give_up)
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 def test_a_run_diverges_at_the_step_and_in_the_term_that_is_not_finite(data, make_model, value):

@@ -37,8 +37,8 @@ from clearance.models._running import (
 from clearance.models.classifier import check_logits
 from clearance.models.factory import build_black_box, build_module
 from clearance.models.features import answered, batch_size_for
+from clearance.models.given import check_of_unit_images
 from clearance.models.pretrained import build_pretrained, classifier_of, is_pretrained
-from clearance.models.wrap import check_of_unit_images
 
 
 @dataclass(frozen=True)

@@ -147,6 +147,5 @@ def classifier_in(module: torch.nn.Module) -> Classifier:
         if isinstance(part, Classifier):
             return part
     raise ValueError(
-        f"the {type(module).__name__} must hold a clearance Classifier, to be audited; got none. Make its network one: "
-        "self.model = clearance.wrap(network, example=images)."
+        f"the {type(module).__name__} must hold a clearance Classifier: self.model = clearance.wrap(network, ...)."
     )

@@ -9,13 +9,8 @@ from torch import Tensor, nn
 
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
-from clearance.models.wrap import (
-    checked_example,
-    described_error,
-    logits_entries,
-    normalisation_of,
-    two_logits,
-)
+from clearance.models.cut import two_logits
+from clearance.models.given import checked_example, described_error, logits_entries, normalisation_of
 
 FEATURES, GRADIENTS = "features", "gradients"  # what audits need besides logits
 _ROUNDING = 1e-3  # of the sum of probabilities

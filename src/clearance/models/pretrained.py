@@ -21,6 +21,7 @@ from clearance.models.wrap import wrapped
 KINDS = ("hf", "timm", "torchvision", "lightning")
 _CONFIG, _PROCESSORS = "config.json", ("preprocessor_config.json", "processor_config.json")
 _EXAMPLES, _SIDE = 2, 224
+_SAID = 300  # letters of another package's message
 
 
 def load_pretrained(
@@ -279,11 +280,11 @@ def _lightning(
         )
     try:
         module: nn.Module = load(file, map_location="cpu", weights_only=True)
-    except (TypeError, RuntimeError, KeyError, ValueError) as error:
+    except Exception as error:
         raise ValueError(
             f"{file.name} must be a checkpoint of {kind.__name__}; Lightning says {type(error).__name__}: "
-            f"{' '.join(str(error).split())}. Call save_hyperparameters() in its constructor, so that the checkpoint "
-            "has its arguments."
+            f"{' '.join(str(error).split())[:_SAID]}. Its constructor must call save_hyperparameters(), so that the "
+            "checkpoint has its arguments, and these must be numbers, words and the like."
         ) from error
     line = f"weights: {kind.__name__} from {file.name}"
     inner = next((part for part in module.modules() if isinstance(part, Classifier)), None)

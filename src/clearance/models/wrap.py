@@ -7,17 +7,17 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from clearance.data.preprocessing import preprocessing_of
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier, in_precision_of
+from clearance.models.cut import MapHead, SummedHeads, TwoLogits, UntilHead, UntilHeads, UntilMap
+from clearance.models.given import checked_example, described_error, logits_entries, normalisation_of
 
 _ROUNDING = 1e-5  # share of the largest logit that averaging before a 1x1 convolution may change
-_LARGEST = {"mean": 1.0, "std": 2.0}  # for images in [0, 1]; larger values mean images up to 255
 _AFTER_HEAD: Mapping[str, Callable[[Tensor], Tensor]] = {
     "softmax": lambda logits: logits.softmax(-1),
     "log-softmax": lambda logits: logits.log_softmax(-1),
@@ -118,84 +118,18 @@ def wrapped(
     return model, f"wrap: {compiled}{line}"
 
 
-def normalisation_of(
-    example: Tensor, mean: float | Sequence[float], std: float | Sequence[float], preprocessing: Any = None
-) -> tuple[Tensor, Tensor]:
-    """Mean and std per channel, from `preprocessing` if that is given.
-
-    Raises:
-        ValueError: As :func:`wrap` does.
-    """
-    if preprocessing is not None:
-        if (mean, std) != (0.0, 1.0):
-            raise ValueError(
-                f"give `preprocessing`, or `mean` and `std`, not both; got `preprocessing`, mean {mean} and std {std}."
-            )
-        found = preprocessing_of(preprocessing)
-        if found.mean is None or found.std is None:
-            raise ValueError(
-                f"`preprocessing` must hold mean and std; got a {type(preprocessing).__name__} without. Give `mean` "
-                "and `std`."
-            )
-        mean, std = found.mean, found.std
-    return _per_channel("mean", mean, example), _per_channel("std", std, example)
-
-
-def _per_channel(name: str, value: float | Sequence[float], example: Tensor) -> Tensor:
-    channels = torch.as_tensor(value, dtype=torch.float32).reshape(-1, 1, 1)
-    if len(channels) not in (1, example.shape[1]):
-        raise ValueError(
-            f"`{name}` must be one value or one per channel ({example.shape[1]} in the example); got {value}."
-        )
-    if name == "std" and not bool((channels > 0).all()):
-        raise ValueError(f"`std` must be above 0 in every channel; got {value}.")
-    check_of_unit_images(name, channels.flatten().tolist())
-    return channels.to(example)
-
-
-def check_of_unit_images(name: str, values: Sequence[float]) -> None:
-    """Raise ValueError for a mean or standard deviation of images up to 255.
-
-    >>> check_of_unit_images("mean", (0.485, 0.456, 0.406))
-    """
-    if any(value > _LARGEST[name] for value in values):
-        raise ValueError(
-            f"`{name}` must be for images in [0, 1], at most {_LARGEST[name]:g}; got "
-            f"{', '.join(f'{value:g}' for value in values)}. If `mean` and `std` are for images up to 255, divide both "
-            "by 255."
-        )
-
-
 def _observed(module: nn.Module, inputs: Tensor, head: str | None) -> tuple[dict[str, Tensor], list[_Call]]:
     try:
         # Clones, because a module may work on its input in place.
         output, calls = _observed_calls(module, inputs.clone())
         again = module(inputs.clone())
     except Exception as error:
-        raise ValueError(described_error("module", inputs, error) + _cast(module, inputs)) from error
+        raise ValueError(described_error("module", inputs, error)) from error
     entries = logits_entries(output)
     _check_output(output, entries, head)
     entries = {name: value[:, None] if value.ndim == 1 else value for name, value in entries.items()}
     _check_repeatable(entries, logits_entries(again))
     return entries, calls
-
-
-def described_error(name: str, inputs: Tensor, error: Exception) -> str:
-    """The message about a model that fails on the example."""
-    return (
-        f"`{name}` must take the example as its only argument, shape {tuple(inputs.shape)}, {inputs.dtype} on "
-        f"{inputs.device}; it fails with {type(error).__name__}: {' '.join(str(error).split())}"
-    )
-
-
-def _cast(module: nn.Module, inputs: Tensor) -> str:
-    """What to do about weights in another precision than the images; empty if they have the same."""
-    others = {weight.dtype for weight in module.parameters() if weight.is_floating_point()} - {inputs.dtype}
-    return (
-        f". Its weights are in {others.pop()}: call module.float() first, to audit it in float32."
-        if others
-        else ""
-    )
 
 
 def _warn_of_normalising_twice(module: nn.Module, calls: list[_Call], channels: int) -> None:
@@ -417,238 +351,6 @@ def _is_point_convolution(part: nn.Module) -> bool:
     )
 
 
-class UntilHead(nn.Module):
-    """The part of a module that runs before its head, as a separate module.
-
-    The modules that contain the head are replaced by copies that share their parameters, buffers and hooks;
-    all others are shared. So the given module works as before, its weights exist once, and the head's
-    parameters are not among the extractor's.
-
-    Args:
-        module: The module to cut; it is not changed.
-        head: One of its submodules.
-
-    Shapes:
-        the input of `module` -> the input of its head.
-
-    Raises:
-        RuntimeError: In the forward pass, if that ends without calling the head.
-
-    Misleads: submodules that only run after the head stay registered, and never get a gradient.
-
-    >>> import torch
-    >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
-    >>> extractor = UntilHead(net, net[3])
-    >>> extractor(torch.rand(5, 1, 2, 2)).shape
-    torch.Size([5, 3])
-    >>> [name for name, _ in extractor.named_parameters()]
-    ['module.1.weight', 'module.1.bias']
-    """
-
-    def __init__(self, module: nn.Module, head: nn.Module) -> None:
-        super().__init__()
-        tap = _Tap(head)
-        self.module = _without_head(module, head, tap, {})
-        self.tap = tap
-        self.training = tap.training = module.training
-
-    def forward(self, *inputs: Any) -> Tensor:
-        """The input of the head."""
-        try:
-            self.module(*inputs)
-        except _HeadReached as signal:
-            tap, features = signal.args
-            if tap is not self.tap:  # of another cut module inside this one
-                raise
-            return features
-        raise RuntimeError("the forward pass ended without calling the head that was cut off.")
-
-
-class UntilHeads(UntilHead):
-    """The extractor for several heads: their inputs side by side, or the one input that all of them read.
-
-    Args:
-        module: The module to cut; it is not changed.
-        heads: Linear layers in it, in the order in which they run.
-    """
-
-    def __init__(self, module: nn.Module, heads: Sequence[Any]) -> None:
-        *first, last = heads
-        taps = [_Passed(head) for head in first]
-        for head, tap in zip(first, taps, strict=True):
-            module = _without_head(module, head, tap, {})
-        super().__init__(module, last)
-        self.taps = nn.ModuleList(taps)
-        self.shared = False
-
-    def parts(self, *inputs: Tensor) -> list[Tensor]:
-        """The input of each head."""
-        last = super().forward(*inputs)
-        taps: Any = self.taps
-        found = [*(tap.taken() for tap in taps), last]
-        self.shared = all(part is last for part in found)
-        return found
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        """Features of shape (B, sum of widths), or (B, width) if all heads read the same."""
-        found = self.parts(*inputs)
-        return found[-1] if self.shared else torch.cat(found, dim=1)
-
-
-class SummedHeads(nn.Module):
-    """Several heads as one: logits = sum of weight * head(its features).
-
-    Args:
-        heads: Linear layers.
-        weights: One for each.
-        widths: How many features each reads; empty if all read the same.
-
-    Shapes:
-        features (B, sum of widths), or (B, width) -> logits (B, K).
-
-    >>> head = SummedHeads([nn.Linear(4, 3), nn.Linear(2, 3)], [0.5, 0.5], (4, 2))
-    >>> head(torch.rand(5, 6)).shape
-    torch.Size([5, 3])
-    """
-
-    def __init__(
-        self, heads: Sequence[nn.Module], weights: Sequence[float], widths: tuple[int, ...] = ()
-    ) -> None:
-        super().__init__()
-        self.heads, self.weights, self.widths = nn.ModuleList(heads), tuple(weights), widths
-        self.training = heads[0].training
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Logits, shape (B, K)."""
-        parts = features.split(self.widths, dim=1) if self.widths else [features] * len(self.heads)
-        made = [
-            weight * head(part) for weight, head, part in zip(self.weights, self.heads, parts, strict=True)
-        ]
-        return torch.stack(made).sum(dim=0)
-
-
-class TwoLogits(nn.Module):
-    """A head with one logit, of the second of two classes, as a head with two: softmax((0, z)) has sigmoid(z)."""
-
-    def __init__(self, part: nn.Module) -> None:
-        super().__init__()
-        self.part = part
-        self.training = part.training
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Logits, shape (B, 2)."""
-        return two_logits(self.part(features))
-
-
-def two_logits(one: Tensor) -> Tensor:
-    """Logits of two classes from that of the second, (B,) or (B, 1).
-
-    >>> two_logits(torch.tensor([2.0, -1.0]))
-    tensor([[ 0.,  2.],
-            [ 0., -1.]])
-    """
-    second = one.reshape(-1, 1)
-    return torch.cat([torch.zeros_like(second), second], dim=1)
-
-
-class UntilMap(UntilHead):
-    """The extractor for a head that receives maps (B, C, H, W), which are flattened, or averaged over H and W."""
-
-    def __init__(self, module: nn.Module, head: nn.Module, *, pooled: bool) -> None:
-        super().__init__(module, head)
-        self.pooled = pooled
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        """Features of shape (B, C H W), or (B, C) if pooled."""
-        maps = super().forward(*inputs)
-        return maps.mean((2, 3)) if self.pooled else maps.flatten(1)
-
-
-class MapHead(nn.Module):
-    """A head that reads maps, as a head that reads vectors.
-
-    logits = part(features as (B, C, H, W)) as (B, K)
-
-    Shapes:
-        features (B, C H W) -> logits (B, K).
-
-    >>> import torch
-    >>> head = MapHead(nn.Conv2d(8, 3, 1), (8, 1, 1))
-    >>> head(torch.rand(2, 8)).shape
-    torch.Size([2, 3])
-    """
-
-    def __init__(self, part: nn.Module, shape: tuple[int, int, int]) -> None:
-        super().__init__()
-        self.part, self.shape = part, shape
-        self.training = part.training
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Logits, shape (B, K)."""
-        return self.part(features.unflatten(1, self.shape)).flatten(1)
-
-
-def _without_head(
-    module: nn.Module, head: nn.Module, tap: nn.Module, twins: dict[nn.Module, nn.Module]
-) -> nn.Module:
-    """`tap` for the head, a copy for a module that contains it, any other module itself."""
-    if module is head:
-        return tap
-    if all(part is not head for part in module.modules()):
-        return module
-    if module not in twins:
-        twin = object.__new__(type(module))  # without the class's own __new__ and __init__
-        # The dicts of parameters, buffers and hooks are the same objects, so `.to()` and training on
-        # either side reach both; only the dict of submodules is new.
-        twin.__dict__.update(module.__dict__)
-        twin.__dict__["_modules"] = {
-            name: child if child is None else _without_head(child, head, tap, twins)
-            for name, child in module._modules.items()
-        }
-        twins[module] = twin
-    return twins[module]
-
-
-class _HeadReached(BaseException):
-    """Carries the tap and the head's input out of a forward pass, as its `args`.
-
-    Not an Exception, so that no ``except Exception`` inside the module catches it; without its own constructor,
-    because torch.compile supports only the plain one.
-    """
-
-
-class _Tap(nn.Module):
-    """Replaces the head and ends the forward pass with the head's input."""
-
-    def __init__(self, head: nn.Module) -> None:
-        super().__init__()
-        # Sizes stay readable: a forward pass may use `x.view(-1, self.fc.in_features)`.
-        for name, value in vars(head).items():
-            if isinstance(value, int) and not name.startswith("_"):
-                setattr(self, name, value)
-
-    def forward(self, features: Tensor, /) -> NoReturn:
-        raise _HeadReached(self, features)
-
-
-class _Passed(_Tap):
-    """Replaces a head that is not the last: keeps its input, and lets the forward pass go on."""
-
-    def __init__(self, head: nn.Linear) -> None:
-        super().__init__(head)
-        self.outputs = head.out_features
-        self.kept: Tensor | None = None
-
-    def forward(self, features: Tensor, /) -> Tensor:  # type: ignore[override]
-        self.kept = features
-        return features.new_zeros(len(features), self.outputs)
-
-    def taken(self) -> Tensor | None:
-        """The input, which is then forgotten."""
-        kept, self.kept = self.kept, None
-        return kept
-
-
 @dataclass(frozen=True)
 class _Call:
     """One call of a submodule; `received` is the shape of its input, None unless that is one tensor."""
@@ -704,32 +406,6 @@ def _values(part: nn.Module, name: str, channels: int) -> list[float] | None:
     return [round(value, 4) for value in values] if len(values) in (1, channels) else None
 
 
-def logits_entries(output: Any) -> dict[str, Tensor]:
-    """The tensors of an output that may be its logits, by name; only one if it is clear which.
-
-    A tensor is the logits. If there is an attribute or key `logits`, as in libraries that return objects, only that
-    counts (not a loss, hidden states or an auxiliary head's logits). Otherwise every tensor.
-
-    >>> import torch
-    >>> list(logits_entries({"logits": torch.zeros(2, 3), "aux": torch.zeros(2, 3)}))
-    ['logits']
-    >>> list(logits_entries((torch.zeros(2, 3), torch.zeros(2, 4))))
-    ['0', '1']
-    """
-    if isinstance(output, Tensor):
-        return {"": output}
-    named = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
-    if isinstance(named, Tensor):
-        return {"logits": named}
-    if isinstance(output, Mapping):
-        entries = {str(name): value for name, value in output.items()}
-    elif isinstance(output, (tuple, list)):
-        entries = dict(zip(getattr(output, "_fields", map(str, range(len(output)))), output, strict=True))
-    else:
-        entries = {}
-    return {name: value for name, value in entries.items() if isinstance(value, Tensor)}
-
-
 def _entry_made_by(logits: Tensor, entries: Mapping[str, Tensor]) -> Tensor | None:
     """The one entry that equals the head's logits, to the bit; None if there is none or more than one.
 
@@ -765,28 +441,6 @@ def _original(module: nn.Module) -> tuple[nn.Module, str]:
         )
     original = getattr(module, "_orig_mod", None)
     return (module, "") if original is None else (original, "the original of the compiled module; ")
-
-
-def checked_example(example: Tensor) -> Tensor:
-    """The example.
-
-    Raises:
-        ValueError: Unless it is a batch of images in [0, 1].
-    """
-    if not isinstance(example, Tensor) or example.ndim != 4 or not len(example):
-        got = tuple(example.shape) if isinstance(example, Tensor) else type(example).__name__
-        raise ValueError(f"`example` must be a batch of images of shape (B, C, H, W); got {got}.")
-    if not example.is_floating_point():
-        raise ValueError(
-            f"`example` must hold floating-point images in [0, 1]; got {example.dtype}. Divide by 255.0."
-        )
-    low, high = float(example.min()), float(example.max())
-    if not 0 <= low <= high <= 1:
-        raise ValueError(
-            f"`example` must hold images in [0, 1]; got values from {low:.4g} to {high:.4g}. Divide by 255, "
-            "or, if they are already normalised, pass the images before that and give wrap `mean` and `std`."
-        )
-    return example
 
 
 def _check_output(output: Any, entries: dict[str, Tensor], head: str | None) -> None:

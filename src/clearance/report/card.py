@@ -108,7 +108,8 @@ class Card:
         Args:
             run: The module ``mlflow`` (its active run) or one of its runs, a Weights & Biases run, or TensorBoard's
                 ``SummaryWriter``, which takes no page.
-            step: The step at which they are shown.
+            step: The step at which they are shown; Weights & Biases has it as ``clearance_step``, so that it may lie
+                below the run's own.
 
         Raises:
             TypeError: If `run` is something else.
@@ -129,8 +130,13 @@ class Card:
             for name, value in self.flat().items():
                 run.add_scalar(name, value, step)
         elif hasattr(run, "log"):
-            page = sys.modules["wandb"].Html(self.to_html()) if "wandb" in sys.modules else None
-            run.log(self.flat() | ({} if page is None else {"clearance": page}), step=step)
+            # not as its `step`: what has one below the run's own is dropped
+            numbers: dict[str, Any] = {**self.flat(), "clearance_step": step}
+            if "wandb" in sys.modules:
+                for name in self.flat():
+                    run.define_metric(name, step_metric="clearance_step")
+                numbers["clearance"] = sys.modules["wandb"].Html(self.to_html())
+            run.log(numbers)
         else:
             raise TypeError(
                 "`run` must be mlflow or a run of it, a Weights & Biases run, or TensorBoard's SummaryWriter; got "

@@ -399,6 +399,7 @@ def run_session(
     run: RunDirectory | None,
     checkpoint_every: int,
     on_step: Callable[[Progress], object] | None,
+    on_epoch: Callable[[Mapping[str, float]], object] | None = None,
 ) -> FitResult:
     """Train to the end, or to the first failure or stop; continue from the state in `run`, and save there."""
     if run is not None and run.finished:
@@ -425,6 +426,7 @@ def run_session(
         if run is not None and session.step % checkpoint_every == 0 and session.step < total:
             run.save(session.step, session.state_dict())
         stop = on_step is not None and on_step(Progress(session.step, total)) == "stop"
+        stop |= row is not None and on_epoch is not None and on_epoch(row) == "stop"
         if in_any_process(stop, session.data.images.device) and session.step < total:
             outcome, reason = Outcome.STOPPED, "asked to"
             break
@@ -628,6 +630,7 @@ def fit(
     run_dir: str | Path | None = None,
     checkpoint_every: int = 500,
     on_step: Callable[[Progress], object] | None = None,
+    on_epoch: Callable[[Mapping[str, float]], object] | None = None,
 ) -> FitResult:
     """Train a classifier with a way of training. A killed run that is called again continues to the same bits.
 
@@ -655,6 +658,9 @@ def fit(
         run_dir: Where the run is saved. A finished run is read back; a run with other settings raises an error.
         checkpoint_every: Steps between checkpoints, at least 1.
         on_step: Called with the progress after every step; returning ``"stop"`` ends the run as stopped.
+        on_epoch: Called after every epoch with its row of the history, and diagnostics if there are any: ``"epoch"``,
+            ``"step"``, the terms of the loss, ``"validation_error"``; returning ``"stop"`` ends the run as stopped, and
+            what it raises ends ``fit``, as Optuna's pruning does.
 
     Under torch.distributed (torchrun) every process calls ``fit`` with the same arguments. Each processes its
     share of every batch, gradients are averaged, and all end with the same model. Batch normalisation uses the
@@ -706,7 +712,7 @@ def fit(
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         torch.manual_seed(derived_seed(seed, *own_stream("forward")))
         if run_dir is None:
-            return run_session(session, None, checkpoint_every, on_step)
+            return run_session(session, None, checkpoint_every, on_step, on_epoch)
         settings = {
             "epochs": epochs, "steps": steps, "batch_size": batch_size, "limits": asdict(limits),
             "autocast": None if execution.autocast is None else str(execution.autocast),
@@ -715,7 +721,7 @@ def fit(
         fingerprint = _fingerprint(session, optimizer, schedule, settings)
         check_resumable(Path(run_dir), fingerprint)
         with RunDirectory.open(Path(run_dir), fingerprint) as run:
-            return run_session(session, run, checkpoint_every, on_step)
+            return run_session(session, run, checkpoint_every, on_step, on_epoch)
 
 
 def _validation_sets(validation: Any, place: torch.device) -> dict[str, ImageSet]:
