@@ -84,11 +84,11 @@ class OutOfDistribution(Audit):
         half = first_half(subject.test.labels, subject.seed)
         check_enough(int(half.sum()))
         other = self._unknown(subject)
-        known = self._known(subject)
+        known, limit = self.fitted(subject)
         seen = self._scores(subject.test_features, known)
         features = subject.features(other)
         unknown = self._scores(features, known)
-        limit, rest = rejection_threshold(seen[half]), seen[~half]
+        rest = seen[~half]
         context: dict[str, Scalar] = {NAMED: other.name}
         return Findings(
             (
@@ -102,6 +102,11 @@ class OutOfDistribution(Audit):
             ),
             (_curve(rest, unknown, other.name),),
         )  # fmt: skip
+
+    def fitted(self, subject: Subject) -> tuple[Tensor, float]:
+        """Features of training images, of unit length, and the threshold, chosen on half of the test images."""
+        known, half = self._known(subject), first_half(subject.test.labels, subject.seed)
+        return known, rejection_threshold(self._scores(subject.test_features[half], known))
 
     def _usual(
         self, subject: Subject, kept: Tensor, unknown: Tensor, context: dict[str, Scalar]

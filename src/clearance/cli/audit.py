@@ -155,6 +155,8 @@ class AuditCommand:
         include_images: Show images of the data on index.html; share.html, beside it, never does.
         seed: Seed of partial sets and first weights of retrained heads (default: the seed of the run, else 0).
         out: The folder for the page and its records.
+        export: A folder for what a deployed model needs: names of classes, temperature and out-of-distribution
+            threshold as JSON, features of training images, and a short reader that needs torch alone.
         open: Open the page in a browser (the demonstration does so on a desktop).
         quiet: Print nothing but errors.
         json: Print report.json; progress goes to the error stream.
@@ -186,6 +188,7 @@ class AuditCommand:
     include_images: bool = True
     seed: OptionalCount = None
     out: Path = Path("clearance-audit")
+    export: OptionalPath = None
     open: bool = False
     quiet: bool = False
     json: bool = False
@@ -196,6 +199,8 @@ class AuditCommand:
         from clearance.cli._console import Console
 
         check_folder("out", self.out)
+        if self.export is not None:
+            check_folder("export", self.export)
         console = Console(stderr=self.json, quiet=self.quiet)
         if self._is_demo():  # before imports that take seconds
             console.print("training and auditing a small network on the embedded digits: about 10 seconds")
@@ -259,6 +264,7 @@ class AuditCommand:
                 seed=self.seed,
                 keep=True,
                 say=say,
+                export=self.export,
                 progress=progress,
             )
             return run_audit(source, request, lambda audits: command(self, audits))

@@ -33,6 +33,7 @@ from clearance.experiments.audit_progress import AuditProgress, shown
 from clearance.experiments.auditing import IMPOSSIBLE, Budget, Done, bounded_audits, seconds_of, subject_of
 from clearance.experiments.build import RunData
 from clearance.experiments.class_order import few_images, in_order_of
+from clearance.experiments.export import export
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.provenance import described, report_with
 from clearance.experiments.run import RunFindings, RunPlan
@@ -170,6 +171,7 @@ class AuditRequest:
         slices: A CSV file with what is known of each test image.
         include_images: Whether the card keeps images of the data; `share.html` never shows them.
         seed: Seed of everything that audits draw; None means the source's own, or 0.
+        export: Folder for what a deployed model needs; see :func:`clearance.experiments.export.export`.
         keep: Whether an interruption keeps the finished audits.
         say: Called with each step of the preparation.
         progress: Is told of each audit and its steps.
@@ -182,6 +184,7 @@ class AuditRequest:
     slices: str | PathLike[str] | None = None
     include_images: bool = True
     seed: int | None = None
+    export: Path | None = None
     keep: bool = False
     say: Say = _silent
     progress: AuditProgress | None = None
@@ -324,6 +327,8 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
     seconds = {READING: time.monotonic() - began}
     with in_float32(found.model):
         done = bounded_audits(subject, found.audits, budget, request.progress, keep=request.keep)
+        if request.export is not None:
+            request.say(export(subject, done.findings, request.export))
     where = (found.data.test.name, found.name, found.seed)
     exhibits = [e for f in done.findings for e in f.exhibits]
     kept = [e for e in exhibits if request.include_images or e.kind != PICTURES]

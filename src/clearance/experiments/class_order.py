@@ -99,6 +99,7 @@ def _reordered(model: Classifier, order: list[int], example: Tensor, logits: Ten
                 setattr(part, name, nn.Parameter(value.detach()[order], requires_grad=value.requires_grad))
     found = Classifier(model.extractor, head)
     found.mean, found.std, found.training = model.mean, model.std, model.training
+    found.cut, found.order = model.cut, tuple(order)
     with evaluating(found):
         proved = torch.allclose(
             found(example), logits[:, order], rtol=1e-4, atol=1e-4 * float(logits.abs().max())

@@ -123,6 +123,10 @@ class Classifier(nn.Module):
     mean: Tensor
     std: Tensor
     preprocessing: Preprocessing | None = None  # of pictures, where a model came with it
+    cut: str | None = (
+        None  # where a module was wrapped, the name of its head; empty where its input is no one vector
+    )
+    order: tuple[int, ...] | None = None  # the module's outputs, in the order of the classes
 
     def __init__(
         self,

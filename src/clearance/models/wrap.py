@@ -206,6 +206,7 @@ def _proved(seen: _Seen, example: Tensor, mean: Tensor, std: Tensor) -> tuple[Cl
             continue
         if logits.shape[1:] == (1,):
             model.head = TwoLogits(cut.head)
+        model.cut = seen.name if len(seen.received) == 2 and logits.shape[1:] != (1,) else ""
         proof = _in_words(cut, logits, output) + _whole_head(seen)
         what = cut.named or f"head {seen.name!r} ({_described(seen.head)})"
         return model, f"{what}, {features.shape[1]} features; head(features(x)) equals module(x): {proof}"

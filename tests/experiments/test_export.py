@@ -1,0 +1,99 @@
+"""The exported reader gives, with torch alone, what the audit measured: classes, calibrated confidence, rejection."""
+
+import ast
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import clearance as cl
+from clearance.audits import Calibration, OutOfDistribution, Subject
+from clearance.audits.out_of_distribution import neighbour_score
+from clearance.cli.__main__ import main
+from clearance.experiments.class_order import in_order_of
+from clearance.experiments.export import export
+
+
+def trained():
+    train = cl.load_dataset("digits")
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
+    for _ in range(60):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module((train.images - 0.3) / 0.4), train.labels).backward()
+        optimizer.step()
+    return module.eval()
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A module as its owner has it, its audit's subject and calibration, and what was exported."""
+    module, folder = trained(), tmp_path_factory.mktemp("deploy")
+    train, test = (cl.load_dataset("digits", split) for split in ("train", "test"))
+    model = cl.wrap(module, example=test.images[:4], mean=0.3, std=0.4, verbose=False)
+    subject = Subject(model, train, test)
+    found = Calibration().examine(subject)
+    said = export(subject, [found], folder)
+    assert "threshold" in said
+    return module, subject, {m.name: m for m in found.measurements}, folder
+
+
+def reader(folder):
+    spec = importlib.util.spec_from_file_location("reader", folder / "reader.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Deployed
+
+
+def test_it_needs_torch_alone(exported):
+    tree = ast.parse((exported[3] / "reader.py").read_text())
+    named = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    named += [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    assert {name.partition(".")[0] for name in named} - set(sys.stdlib_module_names) == {"torch"}
+
+
+def test_classes_confidence_and_rejection_are_those_of_the_audit(exported):
+    module, subject, numbers, folder = exported
+    known, limit = OutOfDistribution().fitted(subject)
+    images = torch.cat([subject.test.images[:80], torch.rand(40, 1, 8, 8)])
+    with torch.no_grad():
+        logits = subject.model(images)
+        scores = neighbour_score(subject.model.features(images).double(), known, 5)
+    chances = (logits / numbers["temperature"].value).softmax(1).max(1)
+    found = reader(folder)(module, folder)(images)
+    assert [name for name, _, _ in found] == [subject.test.classes[k] for k in chances.indices]
+    assert [p for _, p, _ in found] == pytest.approx(chances.values.tolist(), abs=1e-5)
+    near = (scores - limit).abs() < 1e-6  # features are kept in float32
+    usual = torch.tensor([usual for _, _, usual in found])
+    assert bool((usual == (scores >= limit))[~near].all())
+    assert sum(usual for _, _, usual in found[:80]) >= 68
+    assert sum(usual for _, _, usual in found[80:]) <= 20
+
+
+def test_names_stand_in_the_order_of_the_modules_outputs(tmp_path):
+    module = trained()
+    train, test = (cl.load_dataset("digits", split) for split in ("train", "test"))
+    module.classes = [str(9 - k) for k in range(10)]  # its own names, another order
+    model = cl.wrap(module, example=test.images[:4], verbose=False)
+    ordered = in_order_of(test.classes, model, test.images[:4])
+    export(Subject(ordered, train, test), [], tmp_path)
+    kept = json.loads((tmp_path / "deploy.json").read_text())
+    assert kept["classes"] == module.classes
+    assert "temperature" not in kept
+
+
+def test_the_command_writes_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(
+        "from torch import nn\ndef build():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+    )
+    words = ["net.py:build", "--train", "digits", "--audits", "accuracy,calibration", "--export", "deploy"]
+    main(["audit", *words, "--quiet"])
+    assert {file.name for file in Path("deploy").iterdir()} == {"deploy.json", "features.pt", "reader.py"}
