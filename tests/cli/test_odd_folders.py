@@ -71,7 +71,7 @@ def test_an_audit_shows_them(home, monkeypatch):
     settings = {str(value) for row in table["measurements"] for value in row["context"].values()}
     exhibits = "".join(path.read_text("utf-8") for path in (home / "audit" / "exhibits").iterdir())
     assert settings
-    assert "<script" not in page.lower().replace("<script>alert(1)", "")
+    assert page.lower().replace("<script>alert(1)", "").count("<script") == 1  # its own
     for name in CLASSES:
         assert json.dumps(visible(name), ensure_ascii=False)[1:-1] in exhibits
     status, printed, complaint = run("report", str(home / "audit"))

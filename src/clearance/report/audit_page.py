@@ -122,7 +122,8 @@ class AuditPage:
         glossary: For each quantity, by its name, how to read it.
         section: Makes the audit's part of the page; None where a report has nothing for it.
         over_seeds: Exhibits that are made afresh from those of the runs, by name.
-        drawn: Names of the exhibits that have a place on the page; any other one is drawn at its end, by its kind.
+        drawn: Names of the exhibits that have a place on the page, or need none; any other one is drawn at its end, by
+            its kind.
         findings: Makes what the first screen of a page about one network says of the audit.
     """
 

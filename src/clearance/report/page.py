@@ -1,5 +1,7 @@
 """The page: one HTML file that can be mailed, made from a report and from nothing else."""
 
+import base64
+import hashlib
 import json
 import os
 import re
@@ -39,8 +41,8 @@ IMAGES = "images"  # the kind of exhibit that shows images of the data
 def render_page(report: Report) -> str:
     """The page as text: of a comparison, or of one network where the report has a single method.
 
-    >>> "<script" in render_page(Report({}, {}, "clearance compare", "2026-01-01T00:00:00+00:00"))
-    False
+    >>> render_page(Report({}, {}, "clearance compare", "2026-01-01T00:00:00+00:00")).count("<script")
+    1
     """
     report = with_summaries(report)
     here = at_shown(report)
@@ -75,7 +77,7 @@ def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
 
 
 def without_images(report: Report) -> Report:
-    """`report` without the exhibits that show images of the data, and without tables of their files.
+    """`report` without the exhibits that show images of the data or name their files.
 
     >>> without_images(Report({}, {}, "", "")).recipe
     {}
@@ -92,7 +94,7 @@ def without_images(report: Report) -> Report:
 def _shows(exhibit: Exhibit) -> bool:
     """Whether it shows images of the data, or names their files."""
     named = any(column in ("file", "image") or column.endswith(" image") for column in exhibit.columns)
-    return exhibit.kind == IMAGES or (exhibit.kind == "table" and named)
+    return exhibit.kind == IMAGES or named
 
 
 def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
@@ -136,7 +138,10 @@ def templates() -> jinja2.Environment:
     environment.filters["data"] = data
     environment.filters["slug"] = _slug
     environment.filters["contents"] = contents
+    script = files.joinpath("page.js").read_text(encoding="utf-8")
     environment.globals.update(
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode(),
         interval=interval,
         half_width=half_width,
         cost=cost,

@@ -83,7 +83,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """A table: text above it, column names, lines, text below it, files of other numbers, what a line is."""
+    """A table: text above it, column names, lines, text below it, files of other numbers, what a line is.
+
+    `fixed` says that its lines are not to be sorted.
+    """
 
     title: str | Markup
     columns: Sequence[str | Markup]
@@ -91,6 +94,7 @@ class Compact:
     foot: str | Markup = ""
     files: Sequence[str] = ()
     head: str = "Method"
+    fixed: bool = False
 
     @property
     def plain(self) -> bool:

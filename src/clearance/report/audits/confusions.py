@@ -111,5 +111,6 @@ PAGE = AuditPage(
             "Two classes may lie close together and still be separated.",
         ),
     },
+    drawn=("pairs",),  # the confusion matrix shows them
     findings=_worst_pair,
 )

@@ -4,13 +4,12 @@ from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
-from clearance.records.store import exhibit_file, table_file
-from clearance.report.audit_page import AuditPage, Finding, Row, Section, Severity, Term, with_ends
-from clearance.report.drawing import draw
+from clearance.records.store import table_file
+from clearance.report.audit_page import AuditPage, Finding, Section, Severity, Term, with_ends
 from clearance.report.findings import Findings
 from clearance.report.names import listed
 from clearance.report.numbers import data
-from clearance.report.pictures import Gallery, firsts, labelled_shots, picture
+from clearance.report.pictures import Gallery, firsts, labelled_shots
 from clearance.report.tables import Compact, Line
 
 AUDIT = "duplicates"
@@ -132,15 +131,14 @@ def _table(record: ExhibitRecord) -> Compact:
     foot = record.exhibit.caption
     if len(columns["kind"]) > LINES:
         foot += f" The first {LINES} of {len(columns['kind'])}."
-    return Compact("Pairs", names, lines, foot, [table_file(record), exhibit_file(record)], "Kind")
+    return Compact("Pairs", names, lines, foot, [table_file(record)], "Kind")
 
 
-def _pictures(findings: Findings) -> list[Row]:
-    shown = [
-        picture(findings, draw(record.exhibit), record.exhibit.caption, [record])
+def _pictures(findings: Findings) -> list[Gallery]:
+    return [
+        Gallery("Pairs of duplicates, side by side", labelled_shots(record))
         for record in firsts(findings, AUDIT, "pairs").values()
     ]
-    return [Row(shown, title="Pairs of duplicates")] if shown else []
 
 
 PAGE = AuditPage(

@@ -4,12 +4,11 @@ from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
-from clearance.records.store import exhibit_file, table_file
-from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, with_ends
-from clearance.report.drawing import draw
+from clearance.records.store import table_file
+from clearance.report.audit_page import AuditPage, Finding, Section, Term, with_ends
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
-from clearance.report.pictures import Gallery, drawn_firsts, firsts, labelled_shots
+from clearance.report.pictures import Gallery, firsts, labelled_shots
 from clearance.report.tables import Compact, Line
 
 AUDIT = "label_suspects"
@@ -19,7 +18,7 @@ MANY, AT_LEAST = (
 )  # share of sure suspects from which on it is an alarm, and that its interval must exclude
 PAIR, PAIR_AT_LEAST = 0.10, 0.05  # the same for the share of a class that looks like one other class
 ON_FIRST_SCREEN = 12  # images
-LINES = 20  # in a table of the page; the file has all
+LINES = 200  # in a table of the page; the file has all
 
 
 def labels_findings(findings: Findings) -> list[Finding]:
@@ -92,15 +91,11 @@ def labels_section(findings: Findings) -> Section | None:
         for record in firsts(findings, AUDIT, name).values()
         if next(iter(record.exhibit.columns.values()))
     ]
-    pictures = drawn_firsts(
-        findings,
-        firsts(findings, AUDIT, "pictures"),
-        lambda record, _: draw(record.exhibit),
-        "The surest suspects: the given label, and the class that the image looks like.",
-    )
-    return Section(
-        PAGE.title, [_TEXT], [*tables, *([Row(pictures, title="The surest suspects")] if pictures else [])]
-    )
+    pictures = [
+        Gallery("The surest suspects", labelled_shots(record))
+        for record in firsts(findings, AUDIT, "pictures").values()
+    ]
+    return Section(PAGE.title, [_TEXT], [*tables, *pictures])
 
 
 _TEXT = (
@@ -120,7 +115,7 @@ def _table(record: ExhibitRecord, title: str, head: str) -> Compact:
     foot = record.exhibit.caption
     if len(columns[first]) > LINES:
         foot += f" The first {LINES} of {len(columns[first])}."
-    return Compact(title, names, lines, foot, [table_file(record), exhibit_file(record)], head)
+    return Compact(title, names, lines, foot, [table_file(record)], head)
 
 
 def _cell(value: object) -> Markup:

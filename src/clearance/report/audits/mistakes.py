@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import Report, exhibit_file
@@ -10,9 +10,11 @@ from clearance.report.audit_page import AuditPage, Finding, Section, Term, with_
 from clearance.report.findings import Findings
 from clearance.report.numbers import data, printed
 from clearance.report.pictures import Gallery, Shot, as_image, firsts
+from clearance.report.tables import Compact, Line
 
 AUDIT, TITLE = "mistakes", "Confident mistakes"
 ON_FIRST_SCREEN, IN_DETAIL = 12, 24  # images
+LINES = 500  # in the table of all of them
 WHAT = (
     "Wrong test images, the most confident first: the name of the file, the given class, the predicted class, and the "
     "confidence (the largest softmax probability)."
@@ -58,11 +60,33 @@ def mistakes_section(findings: Findings) -> Section | None:
     True
     """
     shown = [
-        Gallery("The most confident mistakes", _shots(record)[:IN_DETAIL], [exhibit_file(record)])
+        Gallery("The most confident mistakes", _shots(record)[:IN_DETAIL])
         for record in firsts(findings, AUDIT, "confident").values()
     ]
     shown += [each for record in firsts(findings, AUDIT, "pairs").values() for each in _of_pairs(record)]
-    return Section(PAGE.title, [WHAT], shown) if shown else None
+    listed = [
+        table
+        for record in firsts(findings, "performance", "answers").values()
+        if (table := _wrong_files(record)) is not None
+    ]
+    return Section(PAGE.title, [WHAT], [*shown, *listed]) if shown else None
+
+
+def _wrong_files(record: ExhibitRecord) -> Compact | None:
+    """Every wrong image by the name of its file, from the answers of the audit `performance`."""
+    columns = record.exhibit.columns
+    rows = zip(*(columns[name] for name in ("value", "file", "given", "predicted")), strict=True)
+    wrong = [
+        Line(str(file), None, [escape(given), escape(predicted)])
+        for right, file, given, predicted in rows
+        if not right
+    ]
+    if not wrong:
+        return None
+    foot = f"The first {LINES} of {len(wrong)}." if len(wrong) > LINES else ""
+    return Compact(
+        "All mistakes", ["given", "predicted"], wrong[:LINES], foot, [exhibit_file(record)], "Image"
+    )
 
 
 def stored_shots(report: Report) -> list[Shot]:
@@ -84,7 +108,7 @@ def _of_pairs(record: ExhibitRecord) -> Iterator[Gallery]:
     shots = _shots(record)
     for pair in dict.fromkeys(names):
         mine = [shot for shot, name in zip(shots, names, strict=True) if name == pair]
-        yield Gallery(pair, mine, [exhibit_file(record)])
+        yield Gallery(pair, mine)
 
 
 def _shots(record: ExhibitRecord) -> list[Shot]:

@@ -2,9 +2,11 @@
 
 from markupsafe import Markup
 
-from clearance.report.audit_page import AuditPage, Finding, Term, with_ends
+from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, with_ends
+from clearance.report.drawing import draw
 from clearance.report.findings import Findings
 from clearance.report.numbers import ratio
+from clearance.report.pictures import drawn_firsts, firsts
 
 AUDIT, TITLE = "out_of_distribution", "Unknown images"
 HALF = 0.5
@@ -46,6 +48,22 @@ def _auroc(findings: Findings) -> Markup:
         if (row := findings.row("mean", AUDIT, name)) is not None
     ]
     return Markup(" (AUROC {}{})").format(ratio(own.value), Markup("").join(others))
+
+
+def detection_section(findings: Findings) -> Section | None:
+    """What other thresholds keep and reject.
+
+    >>> from clearance.records import Report
+    >>> detection_section(Findings(Report({}, {}, "", ""), "digits")) is None
+    True
+    """
+    curves = drawn_firsts(
+        findings,
+        firsts(findings, AUDIT, "thresholds"),
+        lambda record, _: draw(record.exhibit),
+        "Test images that a threshold keeps, and unknown images that it rejects: nearer to the top is better.",
+    )
+    return Section(PAGE.title, [PAGE.reading], [Row(curves)]) if curves else None
 
 
 _KNOWN = "It is not a defence: compare it with how often an attack that knows the score passes."
@@ -92,5 +110,7 @@ PAGE = AuditPage(
             _KNOWN,
         ),
     },
+    section=detection_section,
+    drawn=("thresholds",),
     findings=detection_findings,
 )

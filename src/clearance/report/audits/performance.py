@@ -126,7 +126,7 @@ def _matrix(findings: Findings, record: ExhibitRecord) -> Row | Compact:
         for place, name in enumerate(given)
     ]
     foot = "A line for each class given, a column for each answer; right answers in bold."
-    return Compact(title, list(columns), lines, foot, [exhibit_file(record)], "Given")
+    return Compact(title, list(columns), lines, foot, [exhibit_file(record)], "Given", fixed=True)
 
 
 def _count(value: int, right: bool) -> Markup:

@@ -78,5 +78,6 @@ PAGE = AuditPage(
             "Size, crop and interpolation are not tried: zero does not prove that the preprocessing is right.",
         ),
     },
+    drawn=("ways",),  # the sentence says what the best one gains
     findings=input_findings,
 )
