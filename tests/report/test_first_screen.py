@@ -142,7 +142,7 @@ class TestLeftOut:
 
     def test_names_of_files_cannot_break_the_page(self, single):
         bad = {**LEFT, "audits_left_out_command": "clearance audit '<script>'"}
-        assert "<script>" not in render_page(replace(single, recipe={**single.recipe, **bad}))
+        assert render_page(replace(single, recipe={**single.recipe, **bad})).count("<script>") == 1
 
 
 class TestDetails:

@@ -1,4 +1,4 @@
-// Sorts and filters tables. The page reads the same without it.
+/* Sorts and filters tables. The page reads the same without it. */
 "use strict";
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
