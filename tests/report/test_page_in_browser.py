@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import clearance as cl
-from chromium import Chromium, found  # type: ignore[import-not-found]  # on pytest's path, see pyproject.toml
+from chromium import Chromium, found
 
 AUDITS = ["accuracy", "duplicates", "label_suspects", "set_facts", "performance", "mistakes", "calibration"]
 FEW = {"co_adaptation": {"repetitions": [2, 2], "per_class": [1, 10]}}
