@@ -52,6 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--jobs", type=int, help="runs at a time, each a process with one thread (default: one per core)"
     )
+    parser.add_argument("--engine", default="local", help="where runs execute: local, ray or ray://HOST:PORT")
+    parser.add_argument("--cpus-per-run", type=int, default=1, help="cores that Ray keeps for each run")
+    parser.add_argument("--gpus-per-run", type=float, default=0.0, help="GPUs that Ray keeps for each run")
     parser.add_argument(
         "--out",
         type=Path,
@@ -141,7 +144,16 @@ def _try(given: argparse.Namespace) -> None:
     """Run a paper or a study; wrong names are found before anything starts."""
     import yaml
 
-    from clearance.research import Console, check_count, check_folder, default_jobs, listening, to_tree
+    from clearance.research import (
+        Console,
+        check_count,
+        check_engine_options,
+        check_folder,
+        chosen_engine,
+        engine_in_words,
+        listening,
+        to_tree,
+    )
     from papers.engine.catalogue import paper_claims, paper_study, whole_recipe
     from papers.engine.reproduce import reproduce
     from papers.engine.study import DEFAULT_DATASET
@@ -156,25 +168,25 @@ def _try(given: argparse.Namespace) -> None:
         study = paper_study(given.paper, given.only, given.dataset, given.root)
         runs = None
         name = f"{given.only}-{given.dataset or DEFAULT_DATASET}" if study.datasets else given.only
-    jobs = default_jobs() if given.jobs is None else given.jobs
-    check_count("jobs", jobs)
+    where = (given.engine, given.jobs, given.cpus_per_run, given.gpus_per_run)
+    check_engine_options(*where)
     out = given.out or Path(f"clearance-{given.paper}") / name
     check_folder("out", out)
     if given.dry_run and given.only is not None:
-        console.print(f"{given.only}: {study.summary}; {jobs} at a time, into {out}")
+        console.print(f"{given.only}: {study.summary}; {engine_in_words(*where)}, into {out}")
         return
     if given.dry_run:
         console.print(f"{len(paper_claims(given.paper).claims)} claims of {given.paper}")
-        console.print(f"{runs} runs, {jobs} at a time, into {out}")
+        console.print(f"{runs} runs, {engine_in_words(*where)}, into {out}")
         console.print(yaml.safe_dump(to_tree(recipe), sort_keys=False))
         return
-    with listening(console, runs) as listener:
+    with chosen_engine(*where) as engine, listening(console, runs) as listener:
         found = reproduce(
             given.paper,
             given.dataset,
             root=given.root,
             seeds=given.seeds,
-            jobs=jobs,
+            engine=engine,
             out=out,
             only=given.only,
             listener=listener,

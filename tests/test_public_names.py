@@ -164,7 +164,8 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_importing_is_free_and_the_report_needs_no_torch():
     code = (
         "import sys, clearance\n"
-        "others = ('torch', 'numpy', 'scipy', 'lightning', 'transformers', 'mlflow', 'wandb', 'timm', 'torchvision')\n"
+        "others = ('torch', 'numpy', 'scipy', 'lightning', 'transformers', 'mlflow', 'wandb', 'timm', 'torchvision',\n"
+        "          'ray', 'submitit', 's3fs')\n"
         "loaded = [m for m in sys.modules if m.startswith('clearance.') or m in others]\n"
         "assert not loaded, loaded\n"
         "clearance.Measurement, clearance.Card, clearance.Method\n"

@@ -46,7 +46,7 @@ def search_rates(
         if data_if_there(recipe) is None:
             raise NoDataError(f"the search needs the files of {dataset}; give their folder with --root.")
         trials = search_settings(
-            recipe, request.runs, request.jobs, request.listener,
+            recipe, request.runs, request.engine, request.listener,
             per_class=(per_class,), criterion=CRITERION, widenings=widenings, finalists=FINALISTS, factors=factors,
             finalist_seeds=finalist_seeds.get(condition),
             trial_epochs=trial_epochs if recipe.steps is None else None,

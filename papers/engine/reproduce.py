@@ -6,6 +6,7 @@ from pathlib import Path
 from clearance import Card, load_dataset
 from clearance.research import (
     AuditPlan,
+    Engine,
     Listener,
     Recipe,
     plans_of,
@@ -49,7 +50,7 @@ def reproduce(
     *,
     root: str | None = None,
     seeds: int | None = None,
-    jobs: int = 1,
+    engine: Engine = 1,
     out: Path = Path("papers-results"),
     only: str | None = None,
     listener: Listener = silent,
@@ -61,7 +62,7 @@ def reproduce(
         dataset: One that the paper has a recipe for; digits by default.
         root: The folder with the dataset's files; datasets are never downloaded.
         seeds: How many seeds; those of the recipe by default. A verdict needs five.
-        jobs: Processes at a time.
+        engine: Processes at a time, or an Executor.
         out: Where the ledger, the report and the runs are kept; called again, finished runs are read back.
         only: A study of the paper to run instead, by name. Some take a dataset and a root; others have a dataset
             of their own and take no other.
@@ -74,7 +75,7 @@ def reproduce(
     """
     if only is not None:
         study = paper_study(paper, only, dataset, root)
-        request = StudyRequest(out, seeds, jobs, listener, dataset or DEFAULT_DATASET, root)
+        request = StudyRequest(out, seeds, engine, listener, dataset or DEFAULT_DATASET, root)
         try:
             return Reproduction(study.run(request))
         except NoDataError as error:
@@ -84,14 +85,14 @@ def reproduce(
             return _study_without_data(f"{paper}: {only}", command, str(error), out)
     recipe = whole_recipe(paper, dataset or DEFAULT_DATASET, root, seeds)
     command = command_line(paper, recipe.dataset, seeds)
-    return reproduce_recipe(paper_claims(paper), recipe, command, jobs, out, listener)
+    return reproduce_recipe(paper_claims(paper), recipe, command, engine, out, listener)
 
 
 def reproduce_recipe(
     claims: PaperClaims,
     recipe: Recipe,
     command: str,
-    jobs: int,
+    engine: Engine,
     out: Path,
     listener: Listener = silent,
 ) -> Reproduction:
@@ -101,7 +102,7 @@ def reproduce_recipe(
     if data is None:
         ledger = ledger_without_data(claims, recipe, command)
         return Reproduction(ledger.save(out), ledger.judgements, missing=_looked_for(recipe))
-    findings = run_grid(plans_of(recipe), data, out / "runs", jobs, listener)
+    findings = run_grid(plans_of(recipe), data, out / "runs", engine, listener)
     card = Card(report_of(recipe, findings, command))
     card.save_folder(out)
     judgements = judge(claims, card.records, data.train.name)

@@ -9,6 +9,7 @@ from typing import Any
 
 from clearance import Card, Measurement
 from clearance.research import (
+    Engine,
     Listener,
     Outcome,
     Recipe,
@@ -44,7 +45,7 @@ class StudyRequest:
     Args:
         out: The folder for ledger, report, pictures and runs; the same request resumes there.
         seeds: Number of seeds; None means the study's own. A verdict needs five.
-        jobs: Processes at a time, each with one thread.
+        engine: Processes at a time, each with one thread, or an Executor.
         listener: Called with events, as in :func:`clearance.research.run_grid`.
         dataset: The dataset.
         root: The folder with the dataset's files; datasets are never downloaded.
@@ -55,7 +56,7 @@ class StudyRequest:
 
     out: Path
     seeds: int | None = None
-    jobs: int = 1
+    engine: Engine = 1
     listener: Listener = silent
     dataset: str = DEFAULT_DATASET
     root: str | None = None
@@ -77,7 +78,7 @@ class StudyRequest:
 
     def grid(self, plans: Sequence[RunPlan], data: RunData | Sequence[RunData]) -> list[RunFindings]:
         """Run these plans, or read back those that are finished."""
-        return run_grid(plans, data, self.runs, self.jobs, self.listener)
+        return run_grid(plans, data, self.runs, self.engine, self.listener)
 
     @property
     def runs(self) -> Path:
@@ -194,7 +195,7 @@ def with_added_records(
     """
     finished = [plan for plan, one in zip(plans, found, strict=True) if is_finished(one)]
     tasks = {plan.folder: given for plan in finished if (given := task(plan)) is not None}
-    made = each(work, tasks, request.out / name, request.jobs, request.listener)
+    made = each(work, tasks, request.out / name, request.engine, request.listener)
     return [_with(one, made.get(plan.folder)) for plan, one in zip(plans, found, strict=True)]
 
 

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clearance.research import (
+    Engine,
     Listener,
     Processes,
     check_count,
@@ -34,17 +36,18 @@ def each(
     work: Work,
     tasks: Mapping[str, Tree],
     folder: Path,
-    jobs: int,
+    engine: Engine,
     listener: Listener = silent,
 ) -> dict[str, Tree]:
     """What `work` makes of every task, by name; what lies finished in `folder` is read back.
 
     Args:
-        work: A function of the task's settings, importable by name (or a ``partial`` of one) where `jobs` is above
-            1. It is given plain values and returns such.
+        work: A function of the task's settings, importable by name (or a ``partial`` of one) unless
+            `engine` is 1. It is given plain values and returns such.
         tasks: Settings of each task by its name, which becomes a file's.
         folder: One JSON file for each task. A task whose settings have changed is done again.
-        jobs: Processes at a time, each with one thread; 1 runs in this process, also with one thread.
+        engine: Processes at a time, each with one thread, or an Executor; 1 runs in this process, also with one
+            thread.
         listener: Told of every task that is there already, or ends: ``kept`` and ``done`` of
             :func:`clearance.research.run_grid`.
 
@@ -53,16 +56,17 @@ def each(
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as name:
-    ...     each(lambda task: {"twice": 2 * task["x"]}, {"a": {"x": 4}}, Path(name), jobs=1)
+    ...     each(lambda task: {"twice": 2 * task["x"]}, {"a": {"x": 4}}, Path(name), engine=1)
     {'a': {'twice': 8}}
     """
-    check_count("jobs", jobs)
+    if isinstance(engine, int):
+        check_count("engine", engine)
     folder.mkdir(parents=True, exist_ok=True)
     found = {name: kept for name, task in tasks.items() if (kept := _kept(folder, name, task)) is not None}
     listed = {name: Task(f"{folder.name}/{name}", f"{folder.name} {name}") for name in tasks}
     for name in found:
         listener(listed[name], {"event": "kept"})
-    for name, tree in _made(work, {n: task for n, task in tasks.items() if n not in found}, jobs):
+    for name, tree in _made(work, {n: task for n, task in tasks.items() if n not in found}, engine):
         text = json.dumps({"task": tasks[name], "found": encode(tree)}, allow_nan=False)
         write_bytes(folder / f"{name}.json", text.encode())
         found[name] = _kept(folder, name, tasks[name]) or tree
@@ -79,12 +83,20 @@ def _kept(folder: Path, name: str, task: Tree) -> Tree | None:
     return decode(kept["found"]) if kept["task"] == json.loads(json.dumps(task)) else None
 
 
-def _made(work: Work, tasks: Mapping[str, Tree], jobs: int) -> Iterator[tuple[str, Tree]]:
+def _made(work: Work, tasks: Mapping[str, Tree], engine: Engine) -> Iterator[tuple[str, Tree]]:
     """Each task as it ends."""
-    if jobs == 1 or len(tasks) < 2:
+    if engine in (None, 1) or len(tasks) < 2:
         with one_thread():
             yield from ((name, work(task)) for name, task in tasks.items())
         return
-    with Processes(min(jobs, len(tasks)), fresh=False) as pool:
-        names: dict[Future[Tree], str] = {pool.submit(work, task): name for name, task in tasks.items()}
+    own = Processes(min(engine, len(tasks)), fresh=False) if isinstance(engine, int) else nullcontext(engine)
+    with own as pool:
+        names: dict[Future[Tree], str] = {
+            pool.submit(_with_one_thread, work, task): name for name, task in tasks.items()
+        }
         yield from ((names[done], done.result()) for done in as_completed(names))
+
+
+def _with_one_thread(work: Work, task: Tree) -> Tree:
+    with one_thread():
+        return work(task)

@@ -80,7 +80,7 @@ def study(settings: DepthSettings, request: StudyRequest) -> Path:
         for seed, layers, decay in itertools.product(range(count), settings.layers, settings.decays)
     }
     work = partial(measured_depth, root=request.root, folder=str(out / "networks"))
-    found = each(work, tasks, out / "measured", request.jobs, request.listener)
+    found = each(work, tasks, out / "measured", request.engine, request.listener)
     chosen = {layers: chosen_decay(settings, layers, found, count) for layers in settings.layers}
     records = _records(settings, dataset, found, chosen, count)
     facts = {"dataset": dataset, "seeds": count, **vars(settings)}

@@ -461,7 +461,7 @@ def study(settings: LeNetSettings, parts: tuple[str, ...], request: StudyRequest
     for part, work in (("lenet", measured_network), ("adversarial", attacked_network)):
         if part in parts:
             given = partial(work, root=request.root, folder=str(networks))
-            found[part] = each(given, tasks[part], out / part, request.jobs, request.listener)
+            found[part] = each(given, tasks[part], out / part, request.engine, request.listener)
     records = [
         Record.from_json(row)
         for trees in found.values()

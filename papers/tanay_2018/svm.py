@@ -569,7 +569,7 @@ def study(classes: tuple[str, ...], chosen: list[tuple[int, int]], request: Stud
         for first, second in chosen
     }
     work = partial(solved_pair, root=request.root)
-    pairs = each(work, tasks, out / "pairs", request.jobs, request.listener)
+    pairs = each(work, tasks, out / "pairs", request.engine, request.listener)
     titles = {f"{a}-{b}": f"{classes[a]} against {classes[b]}" for a, b in chosen}
     write_bytes(out / MODELS, as_csv(pairs))
     for name in CURVES:

@@ -8,8 +8,9 @@ The studies in ``papers/`` of a checkout use nothing of the library but its publ
 `identifier` (a short name that changes with the settings), `describe` (any object as such settings).
 
 *Runs*: `RunPlan` (one method under one seed), `plans_of` (all of a recipe), `RunData` and `build_data` (their images),
-`run_grid` (run them, or read them back), `Listener` and `silent` (called as runs proceed), `RunFindings` (what each
-left), `load_run` and `read_result` (a finished run), `with_context` (findings with one more setting in their context),
+`run_grid` (run them, or read them back), `Engine` (where), `Listener` and `silent` (called as runs proceed),
+`RunFindings` (what each left), `load_run` and `read_result` (a finished run), `with_context` (findings with one more
+setting in their context),
 `FIRST_SOURCE` (the seed from which networks that attacks are made on count).
 
 *Searching settings*: `search_settings`, `Trial`, `best_trial`, `at_edge`, `CRITERIA`, `FACTORS`.
@@ -35,7 +36,8 @@ the `MARKERS`; `printed` and `THIN` (a number with its unit, as the report print
 *Checks and files*: `check_choice`, `check_count`, `check_positive`, `check_non_negative`, `check_folder`,
 `write_bytes`.
 
-*A command of its own*: `one_line_errors` (how it ends), `Console` (whose output is text, never markup), `listening`
+*A command of its own*: `one_line_errors` (how it ends), `Console` (whose output is text, never markup),
+`check_engine_options`, `chosen_engine` and `engine_in_words` (for `--engine` and what goes with it), `listening`
 (progress on a terminal, as a listener), `default_jobs` and `Processes` (an executor of processes with one thread each).
 
 Importing this room imports torch. Its names may change between versions; those of :mod:`clearance` do not without a
@@ -53,6 +55,8 @@ from clearance.audits._change_sheet import change_sheet
 from clearance.audits._samples import fixed_images
 from clearance.cli._console import Console
 from clearance.cli._ending import one_line_errors
+from clearance.cli._options import check_engine_options, chosen_engine
+from clearance.cli._options import places as engine_in_words
 from clearance.cli._progress import listening
 from clearance.data.folder import open_folder
 from clearance.data.subsets import draw_at_most, draw_classes
@@ -60,7 +64,7 @@ from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.auditing import audit_model
 from clearance.experiments.build import RunData, build_data, build_loss
 from clearance.experiments.engines import Processes, default_jobs, one_thread
-from clearance.experiments.grid import Listener, plans_of, run_grid, silent
+from clearance.experiments.grid import Engine, Listener, plans_of, run_grid, silent
 from clearance.experiments.provenance import report_of, report_with
 from clearance.experiments.recipe import Recipe, from_tree, identifier, to_tree
 from clearance.experiments.run import FIRST_SOURCE, RunFindings, RunPlan, training_findings
@@ -119,6 +123,7 @@ __all__ = [
     "Better",
     "Comparison",
     "Console",
+    "Engine",
     "ExhibitRecord",
     "Listener",
     "Outcome",
@@ -145,9 +150,11 @@ __all__ = [
     "change_sheet",
     "check_choice",
     "check_count",
+    "check_engine_options",
     "check_folder",
     "check_non_negative",
     "check_positive",
+    "chosen_engine",
     "compare_seeds",
     "contact_sheet",
     "decode",
@@ -158,6 +165,7 @@ __all__ = [
     "draw_classes",
     "draw_legend",
     "encode",
+    "engine_in_words",
     "evaluating",
     "feature_unit",
     "fixed_images",

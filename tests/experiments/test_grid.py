@@ -8,15 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
 from clearance.experiments.build import build_data
-from clearance.experiments.engines import Processes, Task, TaskError
-from clearance.experiments.grid import plans_of, run_grid
+from clearance.experiments.engines import SUBMISSIONS, LostError, Processes, Task, TaskError
+from clearance.experiments.grid import plans_of, run_grid, run_task
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunPlan
@@ -221,6 +221,119 @@ def test_another_executor_may_take_the_place_of_the_processes(comparison, tmp_pa
     with ThreadPoolExecutor(1) as engine:
         found = run_grid(plans, data, tmp_path / "threads", engine, send_data=True)
     assert records(found) == records(run_grid(plans, data, tmp_path / "here", None))
+
+
+class Losing(ThreadPoolExecutor):
+    """An executor that loses the first runs, as if their machines had died."""
+
+    def __init__(self, losses):
+        super().__init__(1)
+        self.losses, self.runs = losses, 0
+
+    def submit(self, function, /, *arguments, **options):
+        if function is run_task:
+            self.runs += 1
+            if self.runs <= self.losses:
+                lost: Future = Future()
+                lost.set_exception(LostError("the node is gone"))
+                return lost
+        return super().submit(function, *arguments, **options)
+
+
+def test_a_lost_run_is_submitted_at_most_three_times(comparison, tmp_path):
+    data, plans = build_data(comparison), plans_of(comparison)[:1]
+    notes: list[str] = []
+
+    def heard(_, event):
+        notes.extend([event["text"]] if event["event"] == "note" else [])
+
+    with Losing(SUBMISSIONS - 1) as engine:
+        (found,) = run_grid(plans, data, tmp_path / "twice", engine, heard)
+    assert found.note is not None
+    assert found.note.outcome is Outcome.FINISHED
+    assert [note.partition(";")[0] for note in notes] == ["lost (the node is gone)"] * 2
+    with Losing(100) as engine:
+        (found,) = run_grid(plans, data, tmp_path / "always", engine)
+    assert engine.runs == SUBMISSIONS
+    assert found.note is not None
+    assert found.note.status == "failed: the node is gone"
+
+
+@dataclasses.dataclass(frozen=True)
+class Deadly:
+    """A model of the caller's that ends its process; counts how often."""
+
+    count: Path
+
+    def __call__(self):
+        with self.count.open("a") as file:
+            file.write("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_local_process_that_is_killed_is_replaced_too(comparison, tmp_path):
+    plan = dataclasses.replace(plans_of(comparison)[0], model=Deadly(tmp_path / "count"))
+    (found,) = run_grid([plan], build_data(comparison), tmp_path, 1, Events())
+    assert (tmp_path / "count").read_text() == "x" * SUBMISSIONS
+    assert found.note is not None
+    assert found.note.status == "failed: the process was ended by SIGKILL"
+
+
+def test_an_interruption_reaches_runs_of_another_executor_through_the_folder(archive, tmp_path):
+    """Only its progress tells the grid of the run, and only the folder tells the run that the grid has gone."""
+    recipe = Recipe(dataset=archive, epochs=10**5, audits=(), methods={"plain": Method(hidden=(8,))})
+    (plan,) = plans_of(dataclasses.replace(recipe, seeds=1))
+    seen = []
+
+    def interrupt(_, event):
+        seen.append(event["event"])
+        if event["event"] == "step":
+            raise KeyboardInterrupt
+
+    with (
+        ThreadPoolExecutor(1) as engine,
+        pytest.raises(KeyboardInterrupt),
+    ):  # leaving the engine waits for the run
+        run_grid([plan], build_data(recipe), tmp_path, engine, interrupt)
+    assert seen == ["start", "step"]
+    assert (tmp_path / plan.folder / "run.json").exists()
+    assert not (tmp_path / plan.folder / "result.json").exists()
+    assert not list(tmp_path.glob(".grid-*"))
+
+
+def test_the_folder_of_a_grid_that_was_killed_is_removed(comparison, tmp_path):
+    (tmp_path / ".grid-left").mkdir()
+    (tmp_path / ".grid-at-work").mkdir()
+    with FileLock(tmp_path / ".grid-at-work" / "lock"), ThreadPoolExecutor(1) as engine:
+        run_grid(plans_of(comparison)[:1], build_data(comparison), tmp_path, engine)
+    assert [path.name for path in tmp_path.glob(".grid-*")] == [".grid-at-work"]
+
+
+class Elsewhere(ThreadPoolExecutor):
+    """An executor whose workers have another version of torch."""
+
+    def submit(self, function, /, *arguments, **options):
+        future: Future = Future()
+        future.set_result({**function(*arguments, **options), "torch": "1.0"})
+        return future
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "complaint"),
+    [
+        (
+            ProcessPoolExecutor,
+            lambda: None,
+            "whose workers can do its tasks; ProcessPoolExecutor cannot: .*pickle",
+        ),
+        (Elsewhere, None, r"workers with the same versions as here; Elsewhere has torch 1\.0, here "),
+    ],
+)
+def test_an_engine_that_cannot_do_a_run_is_refused_before_any(comparison, tmp_path, engine, model, complaint):
+    plan = dataclasses.replace(plans_of(comparison)[0], model=model)
+    with engine(1) as executor, pytest.raises(ValueError, match=complaint):
+        run_grid([plan], build_data(comparison), tmp_path, executor)
+    assert list(tmp_path.iterdir()) == []
 
 
 def waited(condition, process, seconds=120):

@@ -99,11 +99,11 @@ def test_a_study_is_given_what_was_asked(monkeypatch, tmp_path):
 
     monkeypatch.setattr(fine_tuning, "run", study)
     monkeypatch.setattr(accuracy, "run", study)
-    found = reproduce("sato_2019", only="fine-tuning", root="here", seeds=3, jobs=2, out=tmp_path)
+    found = reproduce("sato_2019", only="fine-tuning", root="here", seeds=3, engine=2, out=tmp_path)
     assert found.ledger == tmp_path / "ledger.md"
     reproduce("wan_2018", "mnist", only="accuracy", out=tmp_path)
     assert asked == [
-        StudyRequest(tmp_path, seeds=3, jobs=2, root="here"), StudyRequest(tmp_path, dataset="mnist")
+        StudyRequest(tmp_path, seeds=3, engine=2, root="here"), StudyRequest(tmp_path, dataset="mnist")
     ]  # fmt: skip
 
 

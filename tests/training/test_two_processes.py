@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,24 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from clearance import LossTerms, Outputs
+from clearance import LossTerms, Outputs, audit
+from clearance.audits import Accuracy, MinimalPerturbation
 from clearance.data import gaussian_images
 from clearance.heads import MLP, GaussianMixture, HeadTraining
-from clearance.losses import CenterLoss, DistanceSettings, GaussianMixtureLoss, LargeMarginLoss, Loss
+from clearance.losses import (
+    CenterLoss,
+    ContrastiveLoss,
+    CrossEntropyLoss,
+    DistanceSettings,
+    GaussianMixtureLoss,
+    HingeLoss,
+    LargeMarginLoss,
+    LargeMarginSoftmaxLoss,
+    Loss,
+    SquaredErrorLoss,
+    SumLoss,
+    TripletLoss,
+)
 from clearance.losses.cross_entropy import cross_entropy
 from clearance.models import Classifier
 from clearance.training import FOCA, EndToEnd, Limits, fit
@@ -163,12 +178,87 @@ def stopping(rank):
 def refusing(rank):
     """What several processes cannot do, in words."""
     said = []
-    for how in ({"batch_size": 3}, {"batch_size": 4, "run_dir": "nowhere"}):
-        try:
-            fit(perceptron(rank), EndToEnd(), UNEVEN, epochs=1, **how)
-        except ValueError as error:
-            said.append(str(error))
+    try:
+        fit(perceptron(rank), EndToEnd(), UNEVEN, epochs=1, batch_size=3)
+    except ValueError as error:
+        said.append(str(error))
     return said
+
+
+KEPT = {
+    "plain": lambda: EndToEnd(head_noise=0.1),
+    "foca": lambda: FOCA(per_class=2, reuse=3, pool=12, final_head=HeadTraining(steps=5)),
+}
+
+
+def kept(rank, folder):
+    """Runs that are stopped between two checkpoints, and go on: what is drawn differs between processes."""
+    found: dict[str, Any] = {}
+    for name, way in KEPT.items():
+
+        def trained(place, stop=None, way=way):
+            model = perceptron(0, nn.BatchNorm1d(6), nn.Dropout(0.2))
+            torch.manual_seed(rank)  # of the caller: it must not matter
+            return fit(
+                model, way(), UNEVEN, epochs=4, batch_size=10, run_dir=folder / place, checkpoint_every=2,
+                on_step=lambda progress: "stop" if progress.step == stop else None,
+            )  # fmt: skip
+
+        whole = trained(f"{name}-whole")
+        first = trained(f"{name}-resumed", stop=5)
+        resumed, again = trained(f"{name}-resumed"), trained(f"{name}-resumed")
+        found[name] = {
+            "whole": numbers(whole.model), "resumed": numbers(resumed.model), "again": numbers(again.model),
+            "history": [whole.history, resumed.history, again.history],
+            "said": [str(one.status) for one in (whole, first, resumed, again)],
+        }  # fmt: skip
+    return found
+
+
+def exact(rank):
+    """Every loss that draws nothing, in float64: batches of unequal shares."""
+    found: dict[str, Any] = {}
+    for name, (make, head) in EXACT.items():
+        torch.manual_seed(0)
+        layers = nn.Sequential(nn.Flatten(), nn.Linear(16, 6), nn.Tanh())
+        model = Classifier(layers, head(), 0.5, 0.25).double()
+        loss = make().double()
+        result = fit(model, EndToEnd(loss), UNEVEN, epochs=2, batch_size=10, optimizer=SLOW_SGD)
+        found[name] = numbers(result.model) | {f"loss.{key}": one for key, one in numbers(loss).items()}
+        found[name]["history"] = [list(row.values()) for row in result.history]
+    return found
+
+
+EXACT: dict[str, tuple[Callable[[], Loss], Callable[[], nn.Module]]] = {
+    "cross-entropy": (CrossEntropyLoss, lambda: nn.Linear(6, 3)),
+    "squared error": (SquaredErrorLoss, lambda: nn.Linear(6, 3)),
+    "hinge": (lambda: HingeLoss(0.5, "sum"), lambda: nn.Linear(6, 3)),
+    "large-margin softmax": (LargeMarginSoftmaxLoss, lambda: nn.Linear(6, 3, bias=False)),
+    "center": (lambda: CenterLoss(6, 3, weight=0.1), lambda: nn.Linear(6, 3)),
+    "center, gradient": (lambda: CenterLoss(6, 3, weight=0.1, update="gradient"), lambda: nn.Linear(6, 3)),
+    "contrastive": (lambda: ContrastiveLoss(weight=0.3), lambda: nn.Linear(6, 3)),
+    "triplet": (TripletLoss, lambda: nn.Linear(6, 3)),
+    "triplet, all": (lambda: TripletLoss(1.0, "all"), lambda: nn.Linear(6, 3)),
+    "gaussian mixture": (lambda: GaussianMixtureLoss(0.3), lambda: GaussianMixture(6, 3, "class_diagonal")),
+    "gaussian mixture, full": (lambda: GaussianMixtureLoss(0.3), lambda: GaussianMixture(6, 3, "full")),
+    "large margin": (
+        lambda: LargeMarginLoss(("input", "extractor.1"), gamma=0.8, top_k=2),
+        lambda: nn.Linear(6, 3),
+    ),
+    "sum": (
+        lambda: SumLoss({"center": CenterLoss(6, 3), "pairs": ContrastiveLoss(cross_entropy_weight=0.0)}),
+        lambda: nn.Linear(6, 3),
+    ),
+}
+
+
+def audited(rank):
+    """Audits whose images are shared out between the processes."""
+    audits = [Accuracy(), MinimalPerturbation(images=100, steps=2, queries=4)]
+    many = gaussian_images(class_count=3, per_class=50, shape=(1, 4, 4))
+    card = audit(perceptron(0), train=many, test=gaussian_images(class_count=3, per_class=50, shape=(1, 4, 4), seed=1),
+                 audits=audits, verbose=False)  # fmt: skip
+    return [repr(one) for one in card.measurements]
 
 
 # --------------------------------------------------------------------------------------------- margins
@@ -249,7 +339,7 @@ def mixtures(rank, count=2):
 
 SCENES = (
     joint, anonymous, anonymous_fit, failing, stopping, refusing, fixed_margins, margins_from_data, wrapped, centres,
-    mixtures,
+    mixtures, exact, audited,
 )  # fmt: skip
 
 
@@ -263,7 +353,8 @@ def play():
     torch.set_num_threads(1)
     store = dist.FileStore(str(folder / "store"), COUNT)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=COUNT)
-    results = {scene.__name__: scene(rank) for scene in SCENES}
+    results: dict[str, Any] = {scene.__name__: scene(rank) for scene in SCENES}
+    results["kept"] = kept(rank, folder / "runs")
     (folder / f"{rank}.json").write_text(json.dumps(results))
     dist.barrier()
     dist.destroy_process_group()
@@ -293,6 +384,11 @@ def results(tmp_path_factory):
             process.communicate()
     assert [process.returncode for process in both] == [0] * COUNT, errors
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(COUNT)]
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return exact(0)
 
 
 def test_two_halves_of_a_batch_train_like_the_whole(results):
@@ -338,9 +434,37 @@ def test_where_one_process_fails_or_stops_all_do(results):
 
 def test_what_several_processes_cannot_do_is_refused(results):
     for each in results:
-        small, kept = each["refusing"]
+        (small,) = each["refusing"]
         assert small.startswith("`batch_size` must be at least 4 with 2 processes")
-        assert kept.startswith("`run_dir` must be None with 2 processes")
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_run_of_two_processes_resumes_to_the_same_bits(results, name):
+    first, second = (each["kept"][name] for each in results)
+    assert first == second
+    assert first["whole"] == first["resumed"] == first["again"]
+    assert first["history"][0] == first["history"][1] == first["history"][2]
+    assert first["said"] == [
+        "finished at step 12",
+        "stopped at step 5: asked to",
+        *["finished at step 12"] * 2,
+    ]
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_losses_that_draw_nothing_train_like_the_joint_batch(results, alone, name):
+    for each in results:
+        assert each["exact"][name].keys() == alone[name].keys()
+        for key, expected in alone[name].items():
+            one, other = (
+                torch.tensor(values, dtype=torch.float64) for values in (each["exact"][name][key], expected)
+            )
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_audits_of_two_processes_find_what_one_finds(results):
+    alone = audited(0)
+    assert [each["audited"] for each in results] == [alone, alone]
 
 
 def test_margins_of_two_halves_train_like_those_of_the_whole(results):

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from clearance.data import ImageSet
 from clearance.data.intake import open_images
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier, check_classifier
-from clearance.models.features import extract_features, predictions_from
+from clearance.models.features import batch_size_for, extract_features, predictions_from
 from clearance.records.summary import Z_95
 from clearance.vocabulary import Exhibit, Measurement
 
@@ -83,6 +83,26 @@ def _check_precision(model: Classifier, data: ImageSet) -> None:
         ) from error
 
 
+PART = 256  # images of one part under attack: whole chunks, which a model sees together wherever they are attacked
+FEATURE_BATCHES = 8  # of one part of a set whose features are extracted
+
+
+class Workers(Protocol):
+    """Where the parts of an audit are done if not here."""
+
+    def __call__(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """What `function`, importable by name, returns for each call, in order."""
+
+
+def parts_of(count: int, size: int) -> tuple[Tensor, ...]:
+    """The rows 0 to count - 1 in parts of one size, but for the last.
+
+    >>> [len(rows) for rows in parts_of(5, 2)]
+    [2, 2, 1]
+    """
+    return tuple(torch.arange(count).split(size))
+
+
 class Subject:
     """A trained classifier with the images that it is audited on; features are extracted once.
 
@@ -93,6 +113,8 @@ class Subject:
         seed: Decides partial sets and first weights; equal seeds give different models the same ones.
         new_classes: Images of classes that the model never saw: some to learn from, others to be tested on;
             for the audit of that name.
+        workers: Where attacks, searches and features are computed, in parts of fixed size; None is here. The numbers
+            are the same.
 
     Raises:
         ValueError: If the two sets of a pair have different classes or image shapes.
@@ -112,8 +134,10 @@ class Subject:
         test: Any,
         seed: int = 0,
         new_classes: tuple[Any, Any] | None = None,
+        workers: Workers | None = None,
     ) -> None:
         check_classifier(model)
+        self.workers = workers
         device = device_of(model)
         self.model = model
         self.train: ImageSet = open_images(train).to(device)
@@ -124,7 +148,7 @@ class Subject:
         _check_precision(model, self.test)
         self.new_classes: Subject | None = None
         if new_classes is not None:
-            self.new_classes = Subject(model, *new_classes, seed)
+            self.new_classes = Subject(model, *new_classes, seed, workers=workers)
 
     @property
     def classes(self) -> int:
@@ -153,7 +177,29 @@ class Subject:
 
     def features(self, data: ImageSet) -> Tensor:
         """Features of any images, shape (N, D); those of `train` and `test` are kept."""
-        return extract_features(self.model, data, on_progress=self.progress)
+        if self.workers is None:
+            return extract_features(self.model, data, on_progress=self.progress)
+        parts = parts_of(len(data), FEATURE_BATCHES * batch_size_for(data))
+        return torch.cat(self.workers(extract_features, [(self.model, data.subset(rows)) for rows in parts]))
+
+    def by_parts(
+        self,
+        function: Callable[..., Any],
+        count: int,
+        call: Callable[[Tensor], tuple[Any, ...]],
+        size: int = PART,
+    ) -> list[Any]:
+        """What a function returns for the parts of some images; without workers they are one part.
+
+        Args:
+            function: Importable by name; gradients are off while it runs.
+            count: How many images.
+            call: The arguments for some rows of them.
+            size: Images of a part.
+        """
+        if self.workers is None:
+            return [function(*call(torch.arange(count)))]
+        return self.workers(function, [call(rows) for rows in parts_of(count, size)])
 
     def progress(self, done: int, of: int) -> None:
         """An audit says how many of its steps are done, for who waits (`on_progress`)."""

@@ -3,18 +3,18 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count
-from clearance.attacks.attack import Model
 from clearance.attacks.minimum_norm import MinimumNorm
-from clearance.attacks.transfer import has_steps, straight_through
+from clearance.attacks.transfer import has_steps
 from clearance.audits._audit import Audit, Findings, Subject, named_class
 from clearance.audits._change_sheet import picture_pixels
 from clearance.audits._samples import fixed_images, fixed_rows
+from clearance.audits.minimal_perturbation import minimum_distances
 from clearance.audits.robustness import checked_logits
 from clearance.data import ImageSet
 from clearance.geometry.first_order import dual_norm, first_order_distance
@@ -545,16 +545,13 @@ class BoundaryDistance(Audit):
         exhibits = []
         with evaluating(subject.model), filters_channels_last(subject.model):
             checked_logits(subject.model, data.images)
-            models: list[Model] = [subject.model]
-            if has_steps(subject.model, data.images):
-                models.append(straight_through(subject.model))  # the same except for its gradient
+            past_steps = has_steps(subject.model, data.images)
             rivals = self._rivals(subject.model, data)
             for norm in self.norms:
                 search = MinimumNorm(float(norm), steps=self.steps)
-                every = nearest_rivals(subject.model, data.images, data.labels, float(norm), rivals)
-                found_by = [search(model, some.images, some.labels).distance for model in models]
-                distance = torch.stack(found_by).amin(dim=0)
-                found.extend(self._first_order(subject.model, data, norm, rivals, every))
+                every = _all_rivals(subject, data, float(norm), rivals)
+                distance = minimum_distances(subject, some.images, some.labels, search, past_steps=past_steps)
+                found.extend(self._first_order(subject, data, norm, rivals, every))
                 found.extend(_medians("minimum_distance", distance, some, {"norm": norm}, PIXELS))
                 found.extend(dataset_distances(every, norm))
                 near = every.rows(rows)
@@ -574,11 +571,11 @@ class BoundaryDistance(Audit):
             return min(self.rivals, model(data.images[:1]).shape[1] - 1)
 
     def _first_order(
-        self, model: Classifier, data: ImageSet, norm: str, rivals: int | None, near: NearestRival
+        self, subject: Subject, data: ImageSet, norm: str, rivals: int | None, near: NearestRival
     ) -> Iterator[Measurement]:
         others = tuple(layer for layer in self.layers if layer != "input")
-        spreads = layer_spreads(model, data.images, others, float(norm), CHUNK)
-        elsewhere = _distances(model, data, others, norm, rivals) if others else {}
+        spreads = layer_spreads(subject.model, data.images, others, float(norm), CHUNK)
+        elsewhere = _distances(subject, data, others, norm, rivals) if others else {}
         for layer in self.layers:
             context: dict[str, Scalar] = {"norm": norm, "layer": layer}
             if layer == "input":
@@ -596,16 +593,45 @@ def _signed(near: NearestRival) -> Tensor:
     return torch.where(near.distance.isnan(), -torch.inf, near.distance)
 
 
+def _all_rivals(subject: Subject, data: ImageSet, norm: float, rivals: int | None) -> NearestRival:
+    """The nearest rivals of all images, wherever their parts are looked at."""
+
+    def call(rows: Tensor) -> tuple[Any, ...]:
+        rows = rows.to(data.labels.device)
+        return subject.model, data.images[rows], data.labels[rows], norm, rivals
+
+    parts = subject.by_parts(nearest_rivals, len(data), call)
+    return NearestRival(
+        *(torch.cat([getattr(part, one.name) for part in parts]) for one in fields(NearestRival))
+    )
+
+
 def _distances(
-    model: Classifier, data: ImageSet, layers: tuple[str, ...], norm: str, rivals: int | None
+    subject: Subject, data: ImageSet, layers: tuple[str, ...], norm: str, rivals: int | None
 ) -> dict[str, Tensor]:
     """Signed distance of each image to its nearest boundary, by layer; -inf where it is not a number."""
-    parts = [
-        margin_distances(model, images, labels, layers, norm=float(norm), top_k=rivals).nearest()
-        for images, labels in zip(data.images.split(CHUNK), data.labels.split(CHUNK), strict=True)
-    ]
+
+    def call(rows: Tensor) -> tuple[Any, ...]:
+        rows = rows.to(data.labels.device)
+        return subject.model, data.images[rows], data.labels[rows], layers, float(norm), rivals
+
+    parts = [one for part in subject.by_parts(_distances_of, len(data), call) for one in part]
     joined = {layer: torch.cat([part[layer] for part in parts]) for layer in layers}
     return {layer: torch.where(values.isnan(), -torch.inf, values) for layer, values in joined.items()}
+
+
+def _distances_of(
+    model: Classifier,
+    images: Tensor,
+    labels: Tensor,
+    layers: tuple[str, ...],
+    norm: float,
+    rivals: int | None,
+) -> list[dict[str, Tensor]]:
+    return [
+        margin_distances(model, some, own, layers, norm=norm, top_k=rivals).nearest()
+        for some, own in zip(images.split(CHUNK), labels.split(CHUNK), strict=True)
+    ]
 
 
 def _medians(

@@ -1,16 +1,15 @@
 """What is the smallest change of an image that changes the prediction?"""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from scipy.stats import binom
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count
-from clearance.attacks.attack import Model
+from clearance.attacks.attack import CHUNK, Model
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.square import SquareSearch
 from clearance.attacks.transfer import straight_through
@@ -19,6 +18,7 @@ from clearance.audits._samples import fixed_images
 from clearance.audits.robustness import Target, norm_name
 from clearance.data import ImageSet
 from clearance.models._running import evaluating
+from clearance.models.classifier import Classifier
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 NOTHING_RIGHT = {"noise_flipped": 1, "missed_flips": 0, "no_gradient": 0}
@@ -85,27 +85,22 @@ class MinimalPerturbation(Audit):
             if not right:
                 found = self._size(torch.zeros(1)), *self._shares(NOTHING_RIGHT, 1)
                 return Findings(found, (self._image_by_image(data, target.right, torch.zeros(0)),))
-            distances = self._distances(target, subject.progress)
+            distances = self._distances(subject, target)
+            subject.progress(1, 2)  # a search without gradients follows
             size = self._size(distances)
-            flipped, missed = self._at(size.value, target, distances)
+            flipped, missed = self._at(subject, size.value, target, distances)
             blind = round(target.blind("logit_margin") * right)
         counts = {"noise_flipped": flipped, "missed_flips": missed, "no_gradient": blind}
         shown = self._image_by_image(data, target.right, distances)
         return Findings((size, *self._shares(counts, right)), (shown,))
 
-    def _distances(self, target: Target, progress: Callable[[int, int], object]) -> Tensor:
-        models: list[Model] = [target.model]
-        if target.steps:
-            models.append(straight_through(target.model))  # the same except for its gradient
-        search = MinimumNorm(float(self.norm), steps=self.steps)
+    def _distances(self, subject: Subject, target: Target) -> Tensor:
         images, labels = target.images[target.right], target.labels[target.right]
-        found = []
-        for done, model in enumerate(models, start=1):
-            found.append(search(model, images, labels).distance)
-            progress(done, len(models) + 1)  # a search without gradients follows
-        return torch.stack(found).amin(dim=0)
+        return minimum_distances(
+            subject, images, labels, MinimumNorm(float(self.norm), steps=self.steps), past_steps=target.steps
+        )
 
-    def _at(self, radius: float, target: Target, distances: Tensor) -> tuple[int, int]:
+    def _at(self, subject: Subject, radius: float, target: Target, distances: Tensor) -> tuple[int, int]:
         """How many right images noise of this radius flips, and how many farther ones a search without gradients."""
         if not math.isfinite(radius):
             radius = 1.0  # everything may change
@@ -114,7 +109,13 @@ class MinimalPerturbation(Audit):
         farther = torch.zeros_like(target.right)
         farther[target.right.nonzero().flatten()[distances > radius]] = True
         blind = SquareSearch(radius, norm, queries=self.queries, seed=target.seed)
-        return flipped, int((farther & ~target.left([blind], farther)).sum())
+        rows = farther.nonzero().flatten()
+        left = (
+            subject.by_parts(_left, len(rows), lambda some: (target.part(rows[some]), blind))
+            if len(rows)
+            else []
+        )
+        return flipped, len(rows) - sum(int(part.sum()) for part in left)
 
     def _size(self, distances: Tensor) -> Measurement:
         value, low, high = median_interval(distances)
@@ -159,6 +160,40 @@ class MinimalPerturbation(Audit):
                 )
             )
         return found
+
+
+def _left(target: Target, attack: SquareSearch) -> Tensor:
+    """The images that an attack leaves, (B,)."""
+    return target.left([attack])
+
+
+def minimum_distances(
+    subject: Subject, images: Tensor, labels: Tensor, search: MinimumNorm, *, past_steps: bool
+) -> Tensor:
+    """The distance of each image to the nearest wrong one that a search finds, (B,).
+
+    Args:
+        subject: Whose model is attacked, in evaluation mode.
+        images: (B, ...).
+        labels: (B,).
+        search: The search.
+        past_steps: Whether to search with gradients past rounding too.
+    """
+
+    def call(rows: Tensor) -> tuple[Any, ...]:
+        rows = rows.to(labels.device)
+        return subject.model, images[rows], labels[rows], search, past_steps
+
+    return torch.cat(subject.by_parts(_nearest, len(labels), call, CHUNK))
+
+
+def _nearest(
+    model: Classifier, images: Tensor, labels: Tensor, search: MinimumNorm, past_steps: bool
+) -> Tensor:
+    models: list[Model] = [model]
+    if past_steps:
+        models.append(straight_through(model))  # the same except for its gradient
+    return torch.stack([search(each, images, labels).distance for each in models]).amin(dim=0)
 
 
 def median_interval(values: Tensor) -> tuple[float, float, float]:

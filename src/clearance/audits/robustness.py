@@ -1,5 +1,7 @@
 """How many images stay right under attacks that the scale of the logits cannot fool?"""
 
+import copy
+import dataclasses
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -266,6 +268,15 @@ class Target:
             self.varying = share(self.right & wrong)
             self.right = self.right & ~wrong
         self._blind: dict[str, float] = {}
+
+    def part(self, rows: Tensor) -> "Target":
+        """The same target with some of its images; what was found out about the model stays."""
+        found = copy.copy(self)
+        found.__dict__.pop("past_steps", None)  # it belongs to the process that made it
+        rows = rows.to(self.labels.device)
+        found.images, found.labels, found.right = self.images[rows], self.labels[rows], self.right[rows]
+        found._blind = {}
+        return found
 
     @cached_property
     def past_steps(self) -> Model:
@@ -539,23 +550,55 @@ class Robustness(Audit):
             if answers_vary(model, data.images):
                 model = Drawn(model, subject.seed)
             if self.source is None:
-                return self._examined(Target(model, data.images, data.labels, None, subject.seed))
+                return self._examined(subject, Target(model, data.images, data.labels, None, subject.seed))
             source = self.source.to(data.images.device)
             with evaluating(source):
-                return self._examined(Target(model, data.images, data.labels, source, subject.seed))
+                return self._examined(subject, Target(model, data.images, data.labels, source, subject.seed))
 
-    def _examined(self, target: Target) -> Findings:
+    def _examined(self, subject: Subject, target: Target) -> Findings:
         found, exhibits = list(zero_gradients(target)), []
         usual = usual_radii(target.images)
-        for name, given in self.epsilons.items():
-            norm, radii = float(name), usual[name] if given is None else given
-            readings = list(self._readings(target, norm, radii))
+        chosen = {float(n): usual[n] if given is None else given for n, given in self.epsilons.items()}
+        for norm, readings in self._readings(subject, target, chosen).items():
             found.append(full_radius(target, norm, readings[0].signs))
             found.extend(m for reading in readings for m in reading.measurements())
             exhibits += [under_attack(norm, target, readings), *alarms(norm, readings)]
         return Findings(tuple(found), tuple(exhibits))
 
-    def _readings(self, target: Target, norm: float, radii: tuple[float, ...]) -> Iterator[Reading]:
+    def _readings(
+        self, subject: Subject, target: Target, chosen: Mapping[float, tuple[float, ...]]
+    ) -> dict[float, list[Reading]]:
+        """The verdicts of each norm: what is left of all images, wherever their parts are attacked."""
+        struck = dataclasses.replace(self, source=None)  # the target has it
+        _ = target.steps  # found out once, on all images
+        parts = subject.by_parts(
+            _left_by_norm, len(target.labels), lambda rows: (struck, target.part(rows), chosen)
+        )
+        return {
+            norm: [
+                self._reading(target, norm, epsilon, _joined([part[norm][place] for part in parts]))
+                for place, epsilon in enumerate(radii)
+            ]
+            for norm, radii in chosen.items()
+        }
+
+    def _reading(self, target: Target, norm: float, epsilon: float, left: "Left") -> Reading:
+        signs = Signs(
+            white_box=share(left.white),
+            cross_entropy=share(left.plain),
+            noise=share(left.noise),
+            everything=share(left.everything),
+            blind=target.blind("logit_margin"),
+            blind_cross_entropy=target.blind("cross_entropy"),
+            transfer=None if left.transfer is None else share(left.transfer),
+            unnumbered=target.unnumbered,
+            others=0.0 if target.random else share(left.white & ~left.alive),
+            varying=target.varying if target.random else None,
+        )
+        return Reading(norm, epsilon, len(target.labels), share(left.alive), signs)
+
+    def left(self, target: Target, norm: float, radii: tuple[float, ...]) -> Iterator["Left"]:
+        """What every attack leaves of some images, radius by radius."""
         everything = target.left([APGD(of_all_pixels(target.images, norm), norm, steps=self.steps)])
         alive = white = plain = target.right
         for epsilon in radii:
@@ -568,27 +611,43 @@ class Robustness(Audit):
             plain = target.left([APGD(epsilon, norm, loss="cross_entropy", steps=self.steps)], plain)
             transfer = None
             if target.source is not None:
-                made_on = APGD(epsilon, norm, steps=self.steps)
-                shown = target.left([transferred(target.source, made_on)])
-                alive, transfer = alive & shown, share(shown)
+                transfer = target.left([transferred(target.source, APGD(epsilon, norm, steps=self.steps))])
+                alive = alive & transfer
             if target.steps:  # a faint smooth path next to the rounding hides all signs
                 alive = target.left(attacks, alive, target.past_steps)
             queries = math.ceil(self.queries / DRAWS**2) if target.random else self.queries
             search = SquareSearch(epsilon, norm, queries=queries, seed=target.seed, patience=PATIENCE)
             alive = target.left([search], alive)
-            signs = Signs(
-                white_box=share(white),
-                cross_entropy=share(plain),
-                noise=share(target.under_noise(norm, epsilon)),
-                everything=share(everything),
-                blind=target.blind("logit_margin"),
-                blind_cross_entropy=target.blind("cross_entropy"),
-                transfer=transfer,
-                unnumbered=target.unnumbered,
-                others=0.0 if target.random else share(white & ~alive),
-                varying=target.varying if target.random else None,
-            )
-            yield Reading(norm, epsilon, len(target.labels), share(alive), signs)
+            yield Left(white, plain, target.under_noise(norm, epsilon), everything, alive, transfer)
+
+
+@dataclass(frozen=True)
+class Left:
+    """The images that stay right at one radius, each (B,): under each kind of attack, and under all of them."""
+
+    white: Tensor
+    plain: Tensor
+    noise: Tensor
+    everything: Tensor
+    alive: Tensor
+    transfer: Tensor | None
+
+
+def _left_by_norm(
+    audit: Robustness, target: Target, chosen: Mapping[float, tuple[float, ...]]
+) -> dict[float, list[Left]]:
+    """Attack some images in every norm."""
+    return {norm: list(audit.left(target, norm, radii)) for norm, radii in chosen.items()}
+
+
+def _joined(parts: Sequence[Left]) -> Left:
+    """The parts of all images, in order."""
+
+    def all_of(name: str) -> Any:
+        values = [getattr(part, name) for part in parts]
+        return None if values[0] is None else torch.cat(values)
+
+    return Left(*(all_of(each.name) for each in dataclasses.fields(Left)))
 
 
 RADII: Mapping[str, Mapping[str, tuple[float, ...]]] = {

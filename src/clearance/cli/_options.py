@@ -1,13 +1,15 @@
 """Options that several commands share."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 if TYPE_CHECKING:
+    from clearance.experiments.grid import Engine
     from clearance.experiments.method import Method
     from clearance.experiments.recipe import Recipe
 
@@ -19,6 +21,65 @@ OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavio
 
 
 DEFAULT_METHODS = "plain,dropout,lgm,foca"
+LOCAL, RAY = "local", "ray"
+
+
+def check_engine_options(engine: str, jobs: int | None, cpus_per_run: int, gpus_per_run: float) -> None:
+    """Raise ValueError for options that do not go together, before any work."""
+    from clearance._checks import check_count, check_non_negative
+
+    if engine not in (LOCAL, RAY) and not engine.startswith("ray://"):
+        raise ValueError(f"--engine takes local, ray or ray://HOST:PORT; got {engine!r}.")
+    check_count("cpus_per_run", cpus_per_run)
+    check_non_negative("gpus_per_run", gpus_per_run)
+    if jobs is not None:
+        check_count("jobs", jobs)
+    if engine == LOCAL and (cpus_per_run, gpus_per_run) != (1, 0.0):
+        raise ValueError(
+            "--cpus-per-run and --gpus-per-run are kept by Ray; give --engine ray or ray://HOST:PORT with them."
+        )
+    if engine != LOCAL and jobs is not None:
+        raise ValueError(
+            "--jobs is the number of local processes; with --engine ray, --cpus-per-run and --gpus-per-run decide."
+        )
+
+
+def places(engine: str, jobs: int | None, cpus_per_run: int, gpus_per_run: float) -> str:
+    """Where runs execute, in words.
+
+    >>> places("local", 3, 1, 0.0), places("ray", None, 1, 0.5)
+    ('3 at a time', 'on ray with 1 cores and 0.5 GPUs for each')
+    """
+    if engine != LOCAL:
+        return f"on {engine} with {cpus_per_run} cores and {gpus_per_run:g} GPUs for each"
+    from clearance.experiments.engines import default_jobs
+
+    return f"{default_jobs() if jobs is None else jobs} at a time"
+
+
+@contextmanager
+def chosen_engine(
+    engine: str, jobs: int | None, cpus_per_run: int, gpus_per_run: float
+) -> "Iterator[Engine]":
+    """Where runs execute: a number of local processes, or Ray, which is left when the block ends.
+
+    Raises:
+        ValueError: If the options do not go together, or Ray is not installed, does not answer, or lacks what a run
+            needs.
+    """
+    check_engine_options(engine, jobs, cpus_per_run, gpus_per_run)
+    if engine == LOCAL:
+        from clearance.experiments.engines import default_jobs
+
+        yield default_jobs() if jobs is None else jobs
+        return
+    try:
+        from clearance.integrations.ray import RayEngine
+    except ImportError as error:
+        raise ValueError(f"--engine {engine}: {error}") from error
+    address = None if engine == RAY else engine
+    with RayEngine(address, cpus_per_run=cpus_per_run, gpus_per_run=gpus_per_run) as executor:
+        yield executor
 
 
 def chosen_recipe(

@@ -69,7 +69,8 @@ class _Picture:
         """Move the bars."""
         key, kind = piece.folder, event["event"]
         if kind == "start":
-            self.tasks[key] = self.progress.add_task(piece.title, total=1.0, detail="starting")
+            if key not in self.tasks:  # it is there if the run was lost and is submitted again
+                self.tasks[key] = self.progress.add_task(piece.title, total=1.0, detail="starting")
         elif kind == "step":
             share = TRAINING_SHARE * event["step"] / event["steps"]
             self._move(key, share, f"step {event['step']}/{event['steps']}")

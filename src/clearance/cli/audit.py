@@ -7,7 +7,7 @@ import shlex
 import sys
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -15,11 +15,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from clearance.cli._options import OptionalCount, OptionalNumber, OptionalPath, OptionalText, split_names
+from clearance.cli._options import (
+    LOCAL,
+    OptionalCount,
+    OptionalNumber,
+    OptionalPath,
+    OptionalText,
+    check_engine_options,
+    chosen_engine,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from clearance.cli._console import Console
     from clearance.experiments.audit import RunFolder, Source
+    from clearance.experiments.grid import Engine
     from clearance.experiments.outside import OutsideModel
     from clearance.report import Card
 
@@ -160,6 +170,11 @@ class AuditCommand:
         open: Open the page in a browser (the demonstration does so on a desktop).
         quiet: Print nothing but errors.
         json: Print report.json; progress goes to the error stream.
+        engine: Where attacks, searches and features are computed: local, ray (the Ray of RAY_ADDRESS or of this
+            machine, else a new one on its cores) or ray://HOST:PORT. The numbers are the same everywhere.
+        jobs: Local processes that share these, each with one thread (default: none but this one).
+        cpus_per_run: Cores that Ray keeps for each part.
+        gpus_per_run: GPUs that Ray keeps for each part.
     """
 
     model: Annotated[str, tyro.conf.Positional]
@@ -192,6 +207,10 @@ class AuditCommand:
     open: bool = False
     quiet: bool = False
     json: bool = False
+    engine: str = "local"
+    jobs: OptionalCount = None
+    cpus_per_run: int = 1
+    gpus_per_run: float = 0.0
 
     def run(self) -> None:
         """Audit, write the page, and print its first screen."""
@@ -250,6 +269,7 @@ class AuditCommand:
 
         live = console.is_terminal
         with (
+            self._engine() as engine,
             console.status("reading") as status,
             shown(status.update if live else say, live=live) as progress,
             one_thread() if self._is_demo() else nullcontext(),
@@ -266,8 +286,14 @@ class AuditCommand:
                 say=say,
                 export=self.export,
                 progress=progress,
+                engine=engine,
             )
             return run_audit(source, request, lambda audits: command(self, audits))
+
+    def _engine(self) -> "AbstractContextManager[Engine]":
+        where = (self.engine, self.jobs, self.cpus_per_run, self.gpus_per_run)
+        check_engine_options(*where)
+        return nullcontext() if where[:2] == (LOCAL, None) else chosen_engine(*where)
 
     def _source(self) -> "Source":
         if self._is_demo():

@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+import tempfile
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from clearance.cli._console import Console
     from clearance.experiments.recipe import Recipe
     from clearance.report import Card
+    from clearance.runs.remote import RemoteRuns
 
 FAILED = 1
 
@@ -45,7 +47,11 @@ class CompareCommand:
             all results against it.
         recipe: A YAML file with any of these settings, and more.
         jobs: Runs at a time, each a process with one thread (default: one per core).
-        out: The folder for the report and its runs.
+        engine: Where runs execute: local, ray (the Ray of RAY_ADDRESS or of this machine, else a new one on its
+            cores) or ray://HOST:PORT. Every node must see --out and the dataset's files under the same paths.
+        cpus_per_run: Cores that Ray keeps for each run.
+        gpus_per_run: GPUs that Ray keeps for each run; 0.5 lets two runs share one.
+        out: The folder for the report and its runs, or an address such as s3://bucket/prefix (extra `cloud`).
         dry_run: Print the plan and stop.
     """
 
@@ -63,36 +69,37 @@ class CompareCommand:
     sweep: OptionalText = None
     recipe: OptionalPath = None
     jobs: OptionalCount = None
-    out: Path = Path("clearance-report")
+    engine: str = "local"
+    cpus_per_run: int = 1
+    gpus_per_run: float = 0.0
+    out: str = "clearance-report"
     dry_run: bool = False
 
     def run(self) -> None:
         """Compare."""
-        from clearance._checks import check_count
-        from clearance._files import check_folder
         from clearance.cli._console import Console
-        from clearance.experiments.engines import default_jobs
+        from clearance.cli._options import check_engine_options, chosen_engine, places
         from clearance.experiments.sweep import parse_sweep, swept_recipes
 
         console = Console()
-        check_folder("out", self.out)
+        check_out(self.out)
         recipe = self._recipe()
         sweep = None if self.sweep is None else parse_sweep(self.sweep)
-        jobs = default_jobs() if self.jobs is None else self.jobs
-        check_count("jobs", jobs)
+        where = (self.engine, self.jobs, self.cpus_per_run, self.gpus_per_run)
+        check_engine_options(*where)
         if self.dry_run:
             values = 1 if sweep is None else len(swept_recipes(recipe, sweep))
-            _print_plan(console, recipe, jobs, self.out, values)
+            _print_plan(console, recipe, self.out, values, places(*where))
             return
         from clearance.cli._progress import listening
         from clearance.experiments.compare import Comparison
 
         comparison = Comparison(recipe, sweep, command=_command(recipe))
-        with listening(console, comparison.count) as listener:
+        with chosen_engine(*where) as engine, listening(console, comparison.count) as listener:
             card = comparison.run(
-                jobs, listener, self.out / "runs", on_seed=partial(_save_partial, console, self.out)
+                engine, listener, _runs_at(self.out), on_seed=partial(_save_partial, console, self.out)
             )
-        page = card.save_folder(self.out)
+        page = _saved(card, self.out)
         _print_result(console, card, page)
         if not _is_complete(card):
             sys.exit(FAILED)
@@ -141,21 +148,52 @@ def _without_folders(word: str) -> str:
     return re.sub(r"^((?:--[\w-]+=)?(?:folder:|npz:)?)[/~].*?([^/]*)/*$", r"\1\2", word)
 
 
-def _save_partial(console: "Console", out: Path, card: "Card") -> None:
+def check_out(out: str) -> None:
+    """Raise ValueError unless results can be written at a path, or at an address: to be called before long work."""
+    from clearance._files import check_folder
+    from clearance.runs.remote import RemoteRuns, is_remote
+
+    if is_remote(out):
+        RemoteRuns(out).check()
+    else:
+        check_folder("out", Path(out))
+
+
+def _runs_at(out: str) -> "Path | RemoteRuns":
+    from clearance.runs.remote import RemoteRuns, is_remote
+
+    return RemoteRuns(f"{out.rstrip('/')}/runs") if is_remote(out) else Path(out) / "runs"
+
+
+def _saved(card: "Card", out: str) -> str:
+    """Save a report at a path or an address; where its page is."""
+    from clearance.runs.remote import RemoteRuns, is_remote
+
+    if not is_remote(out):
+        return str(card.save_folder(Path(out)))
+    with tempfile.TemporaryDirectory(prefix="clearance-") as scratch:
+        card.save_folder(Path(scratch))
+        RemoteRuns(out).write_folder(Path(scratch))
+    return f"{out.rstrip('/')}/index.html"
+
+
+def _save_partial(console: "Console", out: str, card: "Card") -> None:
     """Write the page of the seeds so far, and say so the first time."""
-    first = not (out / "index.html").exists()
-    page = card.save_folder(out)
+    from clearance.runs.remote import is_remote
+
+    first = is_remote(out) or not (Path(out) / "index.html").exists()
+    page = _saved(card, out)
     if first:
         console.print(f"Partial report, renewed with every seed: {page}", highlight=False, soft_wrap=True)
 
 
-def _print_plan(console: "Console", recipe: "Recipe", jobs: int, out: Path, values: int = 1) -> None:
+def _print_plan(console: "Console", recipe: "Recipe", out: str, values: int, where: str) -> None:
     import yaml
 
     from clearance.experiments.recipe import to_tree
 
     runs = len(recipe.methods) * recipe.seeds * values
-    console.print(f"{runs} runs, {jobs} at a time, into {out}")
+    console.print(f"{runs} runs, {where}, into {out}")
     console.print(yaml.safe_dump(to_tree(recipe), sort_keys=False))
 
 
@@ -168,7 +206,7 @@ def _is_complete(card: "Card") -> bool:
     return bool(card.records) and not stopped and not has_failed(card.report.recipe)
 
 
-def _print_result(console: "Console", card: "Card", page: Path) -> None:
+def _print_result(console: "Console", card: "Card", page: str) -> None:
     from clearance.cli._tables import print_table
     from clearance.report.left_out import left_out_lines
 

@@ -37,6 +37,10 @@ class SearchCommand:
         choose_by: one_image_error, or own_error for a search that trains no other heads.
         recipe: A YAML file with any of these settings, and more.
         jobs: Runs at a time, each a process with one thread (default: one per core).
+        engine: Where runs execute: local, ray (the Ray of RAY_ADDRESS or of this machine, else a new one on its
+            cores) or ray://HOST:PORT. Every node must see --out and the dataset's files under the same paths.
+        cpus_per_run: Cores that Ray keeps for each run.
+        gpus_per_run: GPUs that Ray keeps for each run; 0.5 lets two runs share one.
         out: The folder for runs and search.json.
     """
 
@@ -53,6 +57,9 @@ class SearchCommand:
     choose_by: str = "one_image_error"
     recipe: OptionalPath = None
     jobs: OptionalCount = None
+    engine: str = "local"
+    cpus_per_run: int = 1
+    gpus_per_run: float = 0.0
     out: Path = Path("clearance-search")
 
     def run(self) -> None:
@@ -60,25 +67,24 @@ class SearchCommand:
         from clearance._checks import check_count
         from clearance._files import check_folder, write_bytes
         from clearance.cli._console import Console
-        from clearance.cli._options import whole_numbers
+        from clearance.cli._options import check_engine_options, chosen_engine, whole_numbers
         from clearance.cli._progress import listening
-        from clearance.experiments.engines import default_jobs
         from clearance.experiments.search import search_settings
 
         console = Console()
         check_folder("out", self.out)
         recipe = self._recipe()
-        jobs = default_jobs() if self.jobs is None else self.jobs
-        check_count("jobs", jobs)
+        where = (self.engine, self.jobs, self.cpus_per_run, self.gpus_per_run)
+        check_engine_options(*where)
         check_count("finalists", self.finalists)
         if self.trial_epochs is not None:
             check_count("trial_epochs", self.trial_epochs)
         per_class = whole_numbers("--per-class", self.per_class)
-        with listening(console) as listener:
+        with chosen_engine(*where) as engine, listening(console) as listener:
             trials = search_settings(
                 recipe,
                 self.out / "runs",
-                jobs,
+                engine,
                 listener,
                 per_class=per_class,
                 trial_epochs=self.trial_epochs,

@@ -1,6 +1,9 @@
 """``clearance train``: train one method once and keep the model."""
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +12,45 @@ from clearance.cli._options import OptionalCount, OptionalPath, OptionalText
 FAILED = 1
 
 
+def is_launched() -> bool:
+    """Whether torchrun, or another launcher with its variables, has started this process beside others."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+
+
+@contextmanager
+def joined_by_launcher() -> Iterator[bool]:
+    """Join the processes that a launcher has started, while the block runs; whether this is the first of them.
+
+    Raises:
+        ValueError: If there are GPUs, but fewer than processes on this machine.
+    """
+    if not is_launched():
+        yield True
+        return
+    import torch
+    import torch.distributed as dist
+
+    here, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if gpus and here >= gpus:
+        raise ValueError(
+            f"each process needs its own GPU; got {gpus} GPUs. Start {gpus} processes on this machine."
+        )
+    if gpus:
+        torch.cuda.set_device(here)
+    dist.init_process_group("nccl" if gpus else "gloo")
+    try:
+        yield dist.get_rank() == 0
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
 @dataclass(frozen=True)
 class TrainCommand:
     """Train one method under one seed, audit it, and keep the model. An interrupted run resumes.
+
+    On several GPUs, or processes: `torchrun --nproc-per-node 2 -m clearance train ...`. Each takes its share of every
+    batch and of the audits' images, with one GPU each if there are GPUs.
 
     Args:
         method: A name from `clearance list`, or from the recipe file.
@@ -37,6 +76,10 @@ class TrainCommand:
 
     def run(self) -> None:
         """Train."""
+        with joined_by_launcher() as first:
+            self._run(first)
+
+    def _run(self, first: bool) -> None:
         from clearance._files import check_folder
         from clearance.cli._console import Console
         from clearance.cli._options import chosen_recipe
@@ -44,12 +87,12 @@ class TrainCommand:
         from clearance.cli._tables import print_table
         from clearance.experiments.audit_plan import AuditPlan
         from clearance.experiments.build import build_data
-        from clearance.experiments.grid import run_grid
+        from clearance.experiments.grid import run_grid, silent
         from clearance.experiments.provenance import report_of
         from clearance.experiments.run import RunPlan
         from clearance.report import Card
 
-        console = Console()
+        console = Console(quiet=not first)
         check_folder("out", self.out)
         recipe = chosen_recipe(
             self.recipe,
@@ -63,8 +106,9 @@ class TrainCommand:
         )
         AuditPlan.of_recipe(recipe)  # a wrong setting, before any training
         plan = RunPlan(recipe, self.method, self.seed)
+        engine = None if is_launched() else 1
         with listening(console, 1 + len(plan.sources)) as listener:
-            (found,) = run_grid([plan], build_data(recipe), self.out, 1, listener)
+            (found,) = run_grid([plan], build_data(recipe), self.out, engine, listener if first else silent)
         if not found.records:
             sys.stderr.write(f"clearance: {found.note.status if found.note else 'failed'}\n")
             sys.exit(FAILED)

@@ -35,9 +35,11 @@ from clearance.experiments.build import RunData
 from clearance.experiments.class_order import few_images, in_order_of
 from clearance.experiments.export import export
 from clearance.experiments.feature_cache import FeatureCache
+from clearance.experiments.grid import Engine
 from clearance.experiments.provenance import described, report_with
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.saved import load_run
+from clearance.experiments.spread import spread_over
 from clearance.models import Classifier
 from clearance.models._running import device_of, evaluating, in_float32
 from clearance.models.black_box import lacks
@@ -76,6 +78,7 @@ def audit(
     seed: int = 0,
     name: str = "this model",
     verbose: bool = True,
+    engine: Engine = None,
 ) -> Card:
     """Audit a trained classifier and return a card that shows itself in a notebook.
 
@@ -107,6 +110,10 @@ def audit(
         name: The model's name on the card.
         verbose: On a terminal, show the audit in progress and the time that it may still take in a line of the error
             stream, which goes away at the end.
+        engine: Where attacks, searches for the nearest mistake, boundary distances and features are computed, in parts
+            of a fixed number of images: a number of local processes, or any ``concurrent.futures.Executor``. Numbers
+            are those of one process with one thread, to the bit, on the same kind of machine. The model must be
+            importable there, or picklable. None is this process.
 
     If the model keeps the names of its classes (`id2label` of a Hugging Face model), its outputs are matched with the
     classes of the images by name.
@@ -139,6 +146,7 @@ def audit(
             include_images=include_images,
             seed=seed,
             progress=progress,
+            engine=engine,
         )
         return run_audit(InMemory(model, train, test, unknown, name, normalised), request, _call)
 
@@ -175,6 +183,7 @@ class AuditRequest:
         keep: Whether an interruption keeps the finished audits.
         say: Called with each step of the preparation.
         progress: Is told of each audit and its steps.
+        engine: Where parts of audits are computed; None is this process.
     """
 
     audits: "Sequence[str | Audit] | None" = None
@@ -188,6 +197,7 @@ class AuditRequest:
     keep: bool = False
     say: Say = _silent
     progress: AuditProgress | None = None
+    engine: Engine = None
 
 
 @dataclass(frozen=True)
@@ -323,12 +333,13 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
     began = time.monotonic()
     budget = None if request.budget is None else Budget(seconds_of(request.budget))
     found = source if isinstance(source, Target) else source.target(request)
-    subject = subject_of(found.model, found.data, found.seed, found.cache)
     seconds = {READING: time.monotonic() - began}
-    with in_float32(found.model):
-        done = bounded_audits(subject, found.audits, budget, request.progress, keep=request.keep)
-        if request.export is not None:
-            request.say(export(subject, done.findings, request.export))
+    with spread_over(request.engine) as workers:
+        subject = subject_of(found.model, found.data, found.seed, found.cache, workers)
+        with in_float32(found.model):
+            done = bounded_audits(subject, found.audits, budget, request.progress, keep=request.keep)
+            if request.export is not None:
+                request.say(export(subject, done.findings, request.export))
     where = (found.data.test.name, found.name, found.seed)
     exhibits = [e for f in done.findings for e in f.exhibits]
     kept = [e for e in exhibits if request.include_images or e.kind != PICTURES]

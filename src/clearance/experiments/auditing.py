@@ -9,6 +9,7 @@ from pathlib import Path
 
 from clearance._checks import check_positive
 from clearance.audits import Audit, Findings, Subject
+from clearance.audits._audit import Workers
 from clearance.experiments.audit_plan import by_usefulness
 from clearance.experiments.audit_progress import AuditProgress
 from clearance.experiments.build import RunData
@@ -102,9 +103,15 @@ class Done:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def subject_of(model: Classifier, data: RunData, seed: int, cache: FeatureCache | None = None) -> Subject:
+def subject_of(
+    model: Classifier,
+    data: RunData,
+    seed: int,
+    cache: FeatureCache | None = None,
+    workers: Workers | None = None,
+) -> Subject:
     """The classifier with its images; its features come from `cache` if there is one."""
-    images = (data.train, data.test, seed, data.new_classes)
+    images = (data.train, data.test, seed, data.new_classes, workers)
     return Subject(model, *images) if cache is None else KeptSubject(model, *images, cache=cache)
 
 

@@ -43,6 +43,7 @@ from clearance.records import Report
 from clearance.report import Card
 from clearance.report.left_out import PARTIAL
 from clearance.runs.describe import describe
+from clearance.runs.remote import RemoteRuns, is_remote
 from clearance.training import EndToEnd, WayOfTraining
 
 
@@ -111,7 +112,7 @@ class Comparison:
         self,
         engine: Engine = None,
         listener: Listener = silent,
-        directory: Path | None = None,
+        directory: Path | RemoteRuns | None = None,
         on_seed: Callable[[Card], object] | None = None,
     ) -> Card:
         """Train and audit every method under every seed.
@@ -120,7 +121,8 @@ class Comparison:
             engine: A number of local processes, or an Executor. None means one process per core if the recipe
                 names the images, and this process if the caller gave them.
             listener: Called with the events of :func:`clearance.experiments.grid.run_grid`.
-            directory: The folder for runs, so that an interrupted comparison resumes; None stores no runs.
+            directory: The folder for runs, or their address, so that an interrupted comparison resumes; None stores no
+                runs.
             on_seed: Called whenever all methods of one more seed have ended, but for the last, with a card of the
                 seeds so far, whose page is marked as partial.
 
@@ -224,7 +226,8 @@ def compare(
             ``boundary_distance`` and ``weight_scale``, which its curves show.
         audit_settings: Settings of audits by audit and name, as in
             ``{"minimal_perturbation": {"steps": 20}}``, where they differ from the defaults.
-        directory: The folder for runs, so that an interrupted comparison resumes; None stores no runs.
+        directory: The folder for runs, so that an interrupted comparison resumes, or an address that fsspec knows, such
+            as ``"s3://bucket/prefix"``; None stores no runs.
         engine: Where runs execute: a number of local processes, or any ``concurrent.futures.Executor``, for which
             all arguments must be importable and picklable. None is this process.
         on_run: Called with the method and seed of each run before it starts.
@@ -274,7 +277,10 @@ def compare(
         model=None if isinstance(model, str) else model,
         audits=asked,
     )
-    return comparison.run(engine, heard, None if directory is None else Path(directory))
+    place = (
+        RemoteRuns(str(directory)) if is_remote(directory) else None if directory is None else Path(directory)
+    )
+    return comparison.run(engine, heard, place)
 
 
 def _check_arguments(

@@ -1,21 +1,28 @@
 """Where runs execute: local processes, each with one task at a time and one thread.
 
-Any ``concurrent.futures.Executor`` can replace them: an engine only needs ``submit``.
+Any ``concurrent.futures.Executor`` can replace them: an engine only needs ``submit``. A task whose process or machine
+was lost ends in a :class:`LostError`; it may be submitted again.
 """
 
 import contextlib
 import ctypes
 import os
 import pickle  # noqa: TID251 - to and from processes that it has started; no file
+import platform
+import secrets
 import signal
 import subprocess
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
+
+from clearance.runs.remote import RemoteRuns
 
 
 @contextlib.contextmanager
@@ -57,6 +64,10 @@ class TaskError(RuntimeError):
     def __init__(self, reason: str, complaint: str = "") -> None:
         super().__init__(reason)
         self.complaint = complaint
+
+
+class LostError(TaskError):
+    """The process or machine of a task was lost; submitted again, the task may succeed."""
 
 
 class Task(Future[Any]):
@@ -189,24 +200,22 @@ class _Process:
         """The value that a call returns.
 
         Raises:
-            TaskError: If it raises, or the process dies.
+            TaskError: If it raises; a LostError if the process dies.
         """
         assert self._popen.stdout is not None
         self._send(call)
         try:
             while True:
                 kind, value = pickle.load(self._popen.stdout)  # noqa: S301 - from our own process
-                if kind == "result":
-                    return value
-                if kind == "failed":
-                    raise TaskError(_last_line(value), value)
+                if kind != "event":
+                    return value_of((kind, value))
                 listener(value)
         except (EOFError, pickle.UnpicklingError):
             self.works = False
             code = self._popen.wait()
             self._reader.join()
             complaint = b"".join(self._complaints).decode(errors="replace")
-            raise TaskError(_reason(code, complaint), complaint) from None
+            raise LostError(_reason(code, complaint), complaint) from None
 
     def terminate(self) -> None:
         """End it, and the copy of it that runs a task."""
@@ -240,6 +249,11 @@ class _Process:
 def report(**event: Any) -> None:
     """Send an event to the parent, from within a task; elsewhere it does nothing."""
     _send_parent("event", event)
+
+
+def is_local_process() -> bool:
+    """Whether this process was started by `Processes`, so that `report` reaches its parent."""
+    return _channel is not None
 
 
 def end_with(parent: int) -> None:
@@ -285,9 +299,10 @@ def work(*, fork: bool) -> None:
             continue
         if fork:
             end_with(original)
+        outcome = outcome_of(function, *arguments, **options)
         try:
-            _send_parent("result", function(*arguments, **options))
-        except Exception:  # noqa: BLE001 - the parent raises it
+            _send_parent(*outcome)
+        except Exception:  # noqa: BLE001 - a result that cannot be pickled, say
             _send_parent("failed", traceback.format_exc())
         if fork:
             sys.stdout.flush()
@@ -301,6 +316,100 @@ def _die_as(code: int) -> None:
         signal.raise_signal(-code)
     if code:
         os._exit(code)
+
+
+Outcome = tuple[str, Any]
+
+
+def outcome_of(function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Outcome:
+    """What a call returns, or its traceback: a form that every engine can send back.
+
+    >>> outcome_of(int, "4")
+    ('result', 4)
+    """
+    try:
+        return "result", function(*arguments, **options)
+    except Exception:  # noqa: BLE001 - `value_of` raises it
+        return "failed", traceback.format_exc()
+
+
+def value_of(outcome: Outcome) -> Any:
+    """What the call of `outcome_of` returned.
+
+    Raises:
+        TaskError: If it raised.
+    """
+    kind, value = outcome
+    if kind == "failed":
+        raise TaskError(last_line(value), value)
+    return value
+
+
+SUBMISSIONS = 3
+"""How often a task is submitted at most, if its process or machine is lost."""
+REASON = 400  # letters of another package's complaint
+
+
+def check_engine(engine: Executor, sent: Any, folder: Path | RemoteRuns | None = None) -> None:
+    """Raise ValueError unless a worker of the engine can do this work: a short task is sent there before any.
+
+    Args:
+        engine: The engine.
+        sent: What tasks are given; it must arrive.
+        folder: The worker must be able to write there: a path, or runs at an address.
+    """
+    name = type(engine).__name__
+    try:
+        found: Mapping[str, str] = engine.submit(_surroundings, sent, folder).result()
+        other = [
+            f"{part} {found[part]}, here {value}"
+            for part, value in _versions().items()
+            if found[part] != value
+        ]
+    except (Exception, CancelledError) as error:
+        reason = str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
+        raise ValueError(
+            f"`engine` must be an Executor whose workers can do its tasks; {name} cannot: "
+            f"{' '.join(reason.split())[:REASON]}. Install the same Clearance on every machine; methods, models and "
+            "audits of your own must be picklable, or importable there."
+        ) from error
+    if other:
+        raise ValueError(
+            f"`engine` must have workers with the same versions as here; {name} has {'; '.join(other)}. Results would "
+            "depend on where a run was done: install the same versions on every machine."
+        )
+    if found["problem"]:
+        raise ValueError(
+            f"`directory` must be a folder that the workers of {name} can write under the same path; a worker says: "
+            f"{found['problem']}. Choose one that all machines see."
+        )
+
+
+def _versions() -> dict[str, str]:
+    """What results may depend on, beside the machine."""
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch-clearance", "torch")},
+    }
+
+
+def _surroundings(sent: Any, folder: Path | RemoteRuns | None) -> dict[str, str]:
+    """The versions here, and what prevents writing to `folder`."""
+    del sent
+    problem = ""
+    if isinstance(folder, RemoteRuns):
+        try:
+            folder.check()
+        except ValueError as error:
+            problem = str(error)
+    elif folder is not None:
+        try:
+            probe = folder / f"probe-{secrets.token_hex(4)}"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            problem = f"{error.strerror or error}: {folder.parent}"
+    return {**_versions(), "problem": problem}
 
 
 def default_jobs() -> int:
@@ -319,9 +428,14 @@ def _send_parent(kind: str, value: Any) -> None:
 def _reason(code: int, complaint: str) -> str:
     if code < 0:
         return f"the process was ended by {signal.Signals(-code).name}"
-    return _last_line(complaint) or f"the process ended with code {code}"
+    return last_line(complaint) or f"the process ended with code {code}"
 
 
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
+    r"""The last line of a traceback, say: what was raised.
+
+    >>> last_line("Traceback\n  File\nValueError: no\n")
+    'ValueError: no'
+    """
     lines = [line for line in text.strip().splitlines() if line.strip()]
     return lines[-1] if lines else ""

@@ -47,14 +47,17 @@ class FeatureCache:
         self.folder = folder
 
     def features(
-        self, model: Classifier, data: ImageSet, on_progress: Callable[[int, int], object] | None = None
+        self,
+        model: Classifier,
+        data: ImageSet,
+        extract: Callable[[Classifier, ImageSet], Tensor] = extract_features,
     ) -> Tensor:
         """Features of every image, shape (N, D): read from the cache, or extracted and stored."""
         path = self._path(model, data)
         kept = _read(path)
         if kept is not None and _proved(model, data, kept):
             return kept.to(device_of(model))
-        found = extract_features(model, data, on_progress=on_progress)
+        found = extract(model, data)
         features = found.cpu().contiguous()
         content = safetensors.torch.save({_NAME: features}, {_CHECKSUM: _checksum(features)})
         with suppress(OSError):  # full, or closed to this user: features are extracted again the next time
@@ -113,4 +116,5 @@ class KeptSubject(Subject):
 
     def features(self, data: ImageSet) -> Tensor:
         """Features of any images, shape (N, D)."""
-        return self.cache.features(self.model, data, self.progress)
+        uncached = super().features
+        return self.cache.features(self.model, data, lambda _, images: uncached(images))

@@ -1,21 +1,49 @@
-"""Many runs, one after the other or in parallel; a failed run is recorded, and the others continue."""
+"""Many runs, one after the other or in parallel; a failed run is recorded, and the others continue.
 
+A grid and its runs on other machines speak through the folder for runs. While it works, the grid has a folder of its
+own there, ``.grid-...``, in which each run keeps one small file that says how far it is. If that folder is gone, the
+grid was interrupted, and its runs stop.
+"""
+
+import dataclasses
+import json
 import logging
 import os
+import queue
+import secrets
+import shutil
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future, as_completed
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Executor, Future
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from filelock import FileLock
+
 from clearance.experiments.build import RunData, build_data
-from clearance.experiments.engines import Processes, Task, TaskError, report
+from clearance.experiments.engines import (
+    SUBMISSIONS,
+    LostError,
+    Processes,
+    Task,
+    TaskError,
+    check_engine,
+    is_local_process,
+    one_thread,
+    report,
+)
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, RunPlan, failed, kept_findings, run_method, sources_of
+from clearance.runs.remote import Attempt, LeaseLostError, RemoteRuns
 from clearance.training.fit import Progress
 
-SECONDS_BETWEEN_REPORTS = 0.3
+BOARD = ".grid-"
+SECONDS_BETWEEN_REPORTS = 0.3  # to a parent on the same machine
+SECONDS_BETWEEN_FILES = 1.0  # through a folder, which may be on a network
 
 
 class Piece(Protocol):
@@ -55,7 +83,7 @@ def plans_of(recipe: Recipe) -> list[RunPlan]:
 def run_grid(
     plans: Sequence[RunPlan],
     data: RunData | Sequence[RunData],
-    directory: Path | None,
+    directory: Path | RemoteRuns | None,
     engine: Engine,
     listener: Listener = silent,
     *,
@@ -69,8 +97,10 @@ def run_grid(
     Args:
         plans: The runs.
         data: The images of all plans, or of each plan.
-        directory: The folder for runs; None stores no runs.
+        directory: The folder for runs, or their address; None stores no runs.
         engine: Where they run. In this process an exception ends the grid, elsewhere it is recorded as a failure.
+            The workers of an Executor on other machines must see `directory` and the images' files under the same
+            paths.
         listener: Called with events, ``{"event": KIND, ...}`` with KIND one of start, step, audit, note, done,
             failed, kept.
         send_data: Whether an engine gets the images with each plan; otherwise each process loads them from the recipe.
@@ -79,8 +109,15 @@ def run_grid(
     Returns:
         The findings of each plan, in order, without those of the sources.
 
-    On KeyboardInterrupt every local process is ended; called again, the grid resumes.
+    Raises:
+        ValueError: If the workers of an Executor cannot do the runs, before the first is submitted.
+
+    A run whose process or machine is lost is submitted again, at most :data:`SUBMISSIONS` times in all, and resumes.
+    On KeyboardInterrupt every local process is ended; runs elsewhere stop at their next report. Called again, the grid
+    resumes.
     """
+    if isinstance(directory, RemoteRuns):
+        directory.check()
     images = [data] * len(plans) if isinstance(data, RunData) else data
     needed = {
         run.folder: (run, one) for plan, one in zip(plans, images, strict=True) for run in sources_of([plan])
@@ -94,117 +131,328 @@ def run_grid(
             results[place] = _here(plan, one, directory, listener)
             on_result(results)
         return list(results.values())
-    with Processes(engine) if isinstance(engine, int) else nullcontext(engine) as processes:
-        _elsewhere(pairs[0], directory, processes, listener, ignore_results, send_data=send_data)
-        return _elsewhere(pairs[1], directory, processes, listener, on_result, send_data=send_data)
+    if isinstance(directory, Path):
+        directory = directory.absolute()  # workers may have another working directory
+    with (
+        Processes(engine) if isinstance(engine, int) else nullcontext(engine) as executor,
+        _board(directory, executor) as board,
+    ):
+        elsewhere = _Elsewhere(executor, directory, board, listener, send_data=send_data)
+        elsewhere.run(pairs[0], ignore_results)
+        return elsewhere.run(pairs[1], on_result)
 
 
-def _here(plan: RunPlan, data: RunData, directory: Path | None, listener: Listener) -> RunFindings:
+def _here(
+    plan: RunPlan, data: RunData, directory: Path | RemoteRuns | None, listener: Listener
+) -> RunFindings:
     listener(plan, {"event": "start"})
-    found = run_method(
+    found = _run(
         plan,
         data,
         directory,
-        on_step=_Steps(lambda **event: listener(plan, event)),
-        on_audit=lambda name: listener(plan, {"event": "audit", "name": name}),
+        _Steps(lambda **event: listener(plan, event)),
+        lambda name: listener(plan, {"event": "audit", "name": name}),
+        own_process=False,
     )
     listener(plan, {"event": "done", "status": found.note.status if found.note else ""})
     return found
 
 
-def _elsewhere(
-    planned: Sequence[tuple[RunPlan, RunData]],
-    directory: Path | None,
-    engine: Executor,
-    listener: Listener,
-    on_result: Callable[[Results], object],
+def _run(
+    plan: RunPlan,
+    data: RunData,
+    directory: Path | RemoteRuns | None,
+    on_step: Callable[[Progress], object],
+    on_audit: Callable[[str], object],
     *,
-    send_data: bool,
-) -> list[RunFindings]:
-    tasks: dict[Future[Any], int] = {}
-    results: dict[int, RunFindings] = {}
-    for place, (plan, data) in enumerate(planned):
+    own_process: bool,
+) -> RunFindings:
+    """Do a run in its folder, or in a local one while it holds the lease of the run at an address."""
+    if not isinstance(directory, RemoteRuns):
+        return run_method(plan, data, directory, on_step, on_audit, own_process)
+    with tempfile.TemporaryDirectory(prefix="clearance-") as name:
+        scratch = Path(name)
+        for source in plan.sources.values():
+            directory.fetch(source.folder, scratch / source.folder)
+        while True:
+            with (
+                suppress(LeaseLostError),  # its successor is waited for
+                directory.attempt(
+                    plan.folder, scratch / plan.folder, logging.getLogger(__name__).warning
+                ) as attempt,
+            ):
+                if attempt.over:
+                    directory.fetch(plan.folder, scratch / plan.folder)
+                step = partial(_held_step, attempt, on_step)
+                found = run_method(plan, data, scratch, step, on_audit, own_process)
+                attempt.check()
+                if attempt.over or attempt.publish():
+                    return found
+
+
+def _held_step(attempt: Attempt, on_step: Callable[[Progress], object], progress: Progress) -> object:
+    """Tell of a step, if the lease is still held."""
+    attempt.check()
+    return on_step(progress)
+
+
+def _kept_at(plan: RunPlan, data: RunData, directory: Path | RemoteRuns | None) -> RunFindings | None:
+    """The findings of a finished run."""
+    if directory is None or isinstance(directory, Path):
+        return None if directory is None else kept_findings(plan, data, directory)
+    with tempfile.TemporaryDirectory(prefix="clearance-") as scratch:
+        if not directory.fetch(plan.folder, Path(scratch, plan.folder)):
+            return None
+        return kept_findings(plan, data, Path(scratch))
+
+
+@contextmanager
+def _board(directory: Path | RemoteRuns | None, engine: Executor) -> Iterator[Path | None]:
+    """The folder of a grid while it works; None for local processes, which have pipes, and without a folder."""
+    if not isinstance(directory, Path) or isinstance(engine, Processes):
+        yield None
+        return
+    for left in directory.glob(f"{BOARD}*"):
+        with (
+            suppress(OSError),
+            FileLock(left / "lock", timeout=0),
+        ):  # its grid was killed; its runs shall stop
+            shutil.rmtree(left)
+    board = directory / f"{BOARD}{secrets.token_hex(4)}"
+    board.mkdir(parents=True)
+    with FileLock(board / "lock"):
         try:
-            kept = None if directory is None else kept_findings(plan, data, directory)
-        except ValueError as error:  # its files are damaged
-            results[place] = _failed(plan, str(error), directory, listener)
-            continue
-        if kept is not None:
-            listener(plan, {"event": "kept"})
-            results[place] = kept
-            continue
-        task = engine.submit(run_task, plan, data if send_data else None, directory)
+            yield board
+        finally:
+            shutil.rmtree(board, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Submitted:
+    place: int
+    plan: RunPlan
+    data: RunData
+    number: int  # of this submission, from 1
+
+
+class _Elsewhere:
+    """Submits plans to an engine, passes on what they report, and collects their findings as they come."""
+
+    def __init__(
+        self,
+        engine: Executor,
+        directory: Path | RemoteRuns | None,
+        board: Path | None,
+        listener: Listener,
+        *,
+        send_data: bool,
+    ) -> None:
+        self.engine, self.directory, self.board, self.listener = engine, directory, board, listener
+        self.send_data = send_data
+        self.checked = isinstance(engine, Processes)
+        self.ended: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
+        self.waiting: dict[Future[Any], _Submitted] = {}
+        self.heard: dict[str, Any] = {}
+
+    def run(
+        self, planned: Sequence[tuple[RunPlan, RunData]], on_result: Callable[[Results], object]
+    ) -> list[RunFindings]:
+        """The findings of these plans, in order."""
+        results: dict[int, RunFindings] = {}
+        for place, (plan, data) in enumerate(planned):
+            try:
+                kept = _kept_at(plan, data, self.directory)
+            except ValueError as error:  # its files are damaged
+                results[place] = _failed(plan, str(error), self.directory, self.listener)
+                continue
+            if kept is not None:
+                self.listener(plan, {"event": "kept"})
+                results[place] = kept
+        missing = [_Submitted(i, *pair, number=1) for i, pair in enumerate(planned) if i not in results]
+        if missing and not self.checked:
+            check_engine(
+                self.engine,
+                (missing[0].plan, missing[0].data if self.send_data else None),
+                self.directory if isinstance(self.directory, RemoteRuns) else self.board,
+            )
+            self.checked = True
+        try:
+            for one in missing:
+                self._submit(one)
+            while self.waiting:
+                task = self._next()
+                one = self.waiting.pop(task)
+                if self._again(task, one):
+                    continue
+                results[one.place] = _result(task, one.plan, one.data, self.directory, self.listener)
+                on_result(results)
+        except BaseException:
+            for task in self.waiting:
+                task.cancel()
+            raise
+        return [results[place] for place in range(len(planned))]
+
+    def _submit(self, one: _Submitted) -> None:
+        data = one.data if self.send_data else None
+        task = self.engine.submit(run_task, one.plan, data, self.directory, self.board)
         if isinstance(task, Task):
-            task.listen(lambda event, plan=plan: listener(plan, event))  # type: ignore[misc]
-        tasks[task] = place
-    for task in as_completed(tasks):
-        plan, data = planned[tasks[task]]
-        results[tasks[task]] = _result(task, plan, data, directory, listener)
-        on_result(results)
-    return [results[place] for place in range(len(planned))]
+            task.listen(lambda event: self.listener(one.plan, event))
+        self.waiting[task] = one
+        task.add_done_callback(self.ended.put)
+
+    def _next(self) -> Future[Any]:
+        """The next task that ends; meanwhile what runs report is passed on."""
+        while True:
+            try:
+                return self.ended.get(timeout=None if self.board is None else SECONDS_BETWEEN_FILES)
+            except queue.Empty:
+                self._hear()
+
+    def _hear(self) -> None:
+        """Pass on what is new in the files of the runs at work."""
+        assert self.board is not None
+        plans = {one.plan.folder: one.plan for one in self.waiting.values()} if self.waiting else {}
+        for file in self.board.glob("*.json"):
+            try:
+                said = json.loads(file.read_bytes())
+            except (OSError, ValueError):  # replaced or removed at this moment
+                continue
+            plan = plans.get(file.stem)
+            if plan is None:
+                continue
+            before = self.heard.get(file.stem)
+            if before is None:
+                self.listener(plan, {"event": "start"})
+            notes = 0 if before is None or before["run"] != said["run"] else len(before["notes"])
+            for note in said["notes"][notes:]:
+                self.listener(plan, note)
+            if said["now"] is not None and (before is None or said["now"] != before["now"]):
+                self.listener(plan, said["now"])
+            self.heard[file.stem] = said
+
+    def _again(self, task: Future[Any], one: _Submitted) -> bool:
+        """Whether the task was lost, and was submitted once more."""
+        error = None if task.cancelled() else task.exception()
+        if not isinstance(error, LostError) or one.number >= SUBMISSIONS:
+            return False
+        text = f"lost ({error}); submitted again, {one.number + 1} of at most {SUBMISSIONS} times"
+        self.listener(one.plan, {"event": "note", "text": text})
+        self._submit(dataclasses.replace(one, number=one.number + 1))
+        return True
 
 
 def _result(
-    task: Future[Any], plan: RunPlan, data: RunData, directory: Path | None, listener: Listener
+    task: Future[Any],
+    plan: RunPlan,
+    data: RunData,
+    directory: Path | RemoteRuns | None,
+    listener: Listener,
 ) -> RunFindings:
     """A task's findings, as stored in its directory; a failure if it raised."""
-    error = task.exception()
+    error = CancelledError("cancelled") if task.cancelled() else task.exception()
     if error is None:
         found: RunFindings = task.result()
-        if directory is not None:
+        if isinstance(directory, Path):
             with suppress(ValueError):  # what the task returned is as good
                 found = kept_findings(plan, data, directory) or found  # the same, unless an audit failed
         listener(plan, {"event": "done", "status": found.note.status if found.note else ""})
         return found
     reason = str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
     if directory is not None and isinstance(error, TaskError) and error.complaint:
-        log = directory / f"{plan.folder}.log"
         with suppress(OSError):  # a full disk must not end the healthy runs
-            log.parent.mkdir(parents=True, exist_ok=True)
-            log.write_text(error.complaint, "utf-8")
+            if isinstance(directory, RemoteRuns):
+                directory.write(f"{plan.folder}.log", error.complaint.encode())
+            else:
+                directory.mkdir(parents=True, exist_ok=True)
+                (directory / f"{plan.folder}.log").write_text(error.complaint, "utf-8")
     return _failed(plan, reason, directory, listener)
 
 
-def _failed(plan: RunPlan, reason: str, directory: Path | None, listener: Listener) -> RunFindings:
-    if directory is not None:  # reports are passed on, without folders of this machine
+def _failed(
+    plan: RunPlan, reason: str, directory: Path | RemoteRuns | None, listener: Listener
+) -> RunFindings:
+    if isinstance(directory, Path):  # reports are passed on, without folders of this machine
         reason = reason.replace(f"{directory}{os.sep}", "")
     listener(plan, {"event": "failed", "reason": reason})
     return failed(plan, reason)
 
 
-def run_task(plan: RunPlan, data: RunData | None, directory: Path | None) -> RunFindings:
-    """Run a plan in a process that does nothing else.
+def run_task(
+    plan: RunPlan,
+    data: RunData | None,
+    directory: Path | RemoteRuns | None,
+    board: Path | None = None,
+) -> RunFindings:
+    """Run a plan with one thread, in a process of an engine.
 
     Args:
         plan: The run.
         data: Its images; None loads them from the recipe.
-        directory: The folder for runs.
+        directory: The folder for runs, or their address.
+        board: The folder of the grid, through which the run reports; None reports to the parent process, if it is one
+            of `Processes`.
     """
-    report(event="start")
-    notes = _Notes()
+    say = report if board is None else _File(board, plan.folder)
+    pause = SECONDS_BETWEEN_REPORTS if board is None else SECONDS_BETWEEN_FILES
+    say(event="start")
+    notes = _Notes(say)
     logging.getLogger().addHandler(notes)
     try:
-        return run_method(
-            plan,
-            build_data(plan.recipe) if data is None else data,
-            directory,
-            on_step=_Steps(report),
-            on_audit=lambda name: report(event="audit", name=name),
-            own_process=True,
-        )
+        with one_thread():
+            return _run(
+                plan,
+                build_data(plan.recipe) if data is None else data,
+                directory,
+                _Steps(say, pause),
+                lambda name: say(event="audit", name=name),
+                own_process=is_local_process(),
+            )
     finally:
         logging.getLogger().removeHandler(notes)
+        if isinstance(say, _File):
+            say.remove()
+
+
+class _File:
+    """What a run says, in one small file in the folder of its grid.
+
+    Raises:
+        CancelledError: If the folder is gone: the grid was interrupted.
+    """
+
+    def __init__(self, board: Path, name: str) -> None:
+        self._path = board / f"{name}.json"
+        self._said: dict[str, Any] = {"run": secrets.token_hex(4), "notes": [], "now": None}
+
+    def __call__(self, **event: Any) -> None:
+        if event["event"] == "note":
+            self._said["notes"].append(event)
+        elif event["event"] != "start":
+            self._said["now"] = event
+        temporary = self._path.with_suffix(".tmp")
+        try:
+            temporary.write_text(json.dumps(self._said), "utf-8")
+            temporary.replace(self._path)
+        except FileNotFoundError as error:
+            raise CancelledError("the grid was interrupted") from error
+        except OSError:  # a full disk: progress is no reason to end a run
+            pass
+
+    def remove(self) -> None:
+        """The run has ended."""
+        with suppress(OSError):
+            self._path.unlink()
 
 
 class _Steps:
-    """Reports the progress of training, at most about three times a second."""
+    """Reports the progress of training, `pause` seconds apart."""
 
-    def __init__(self, send: Callable[..., object]) -> None:
-        self._send, self._last = send, 0.0
+    def __init__(self, send: Callable[..., object], pause: float = SECONDS_BETWEEN_REPORTS) -> None:
+        self._send, self._last, self._pause = send, 0.0, pause
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
-        if now - self._last >= SECONDS_BETWEEN_REPORTS or progress.step == progress.steps:
+        if now - self._last >= self._pause or progress.step == progress.steps:
             self._last = now
             self._send(event="step", step=progress.step, steps=progress.steps)
 
@@ -212,9 +460,10 @@ class _Steps:
 class _Notes(logging.Handler):
     """Passes warnings on, for example that another process holds the run's directory."""
 
-    def __init__(self) -> None:
+    def __init__(self, send: Callable[..., object]) -> None:
         super().__init__(logging.WARNING)
+        self._send = send
 
     def emit(self, record: logging.LogRecord) -> None:
         """One event for each warning."""
-        report(event="note", text=record.getMessage())
+        self._send(event="note", text=record.getMessage())

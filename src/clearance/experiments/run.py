@@ -27,12 +27,14 @@ from clearance.experiments.method import Method
 from clearance.experiments.peak_memory import PeakMemory
 from clearance.experiments.recipe import Recipe, identifier, to_tree
 from clearance.experiments.saved import FACTS, build_model, extractor_name
+from clearance.experiments.spread import spread_over
 from clearance.models import Classifier
 from clearance.models._running import with_channels_last
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.runs import check_finished, read_file, write_files
 from clearance.runs.describe import describe
 from clearance.training import Execution, FitResult, Limits, WayOfTraining, fit
+from clearance.training._distributed import from_first, process_rank
 from clearance.training.fit import Progress
 from clearance.vocabulary import Exhibit, Measurement, Outcome
 
@@ -321,7 +323,7 @@ def run_method(
     data = drawn_data(plan.recipe, data, plan.seed)
     audits = plan.resolved_audits(data, directory)  # raises early for a wrong name or a missing source
     named = plan.way is None and plan.model is None  # then the folder's name identifies the run
-    if directory is not None and named and (kept := _kept(plan, data, directory)) is not None:
+    if directory is not None and named and (kept := _kept_by_first(plan, data, directory)) is not None:
         return kept
     folder = None if directory is None else directory / plan.folder
     # of a resumed run the earlier memory is unknown
@@ -347,11 +349,12 @@ def run_method(
         run_dir=folder,
         on_step=on_step,
     )
-    if directory is not None and (kept := _kept(plan, data, directory)) is not None:
+    if directory is not None and (kept := _kept_by_first(plan, data, directory)) is not None:
         return kept  # fit found that the caller's model and way of training are those of the finished run
     # before audits add theirs
     training = training_findings(result, _memory_before(folder) if memory is None else memory.added())
-    done = audits_that_work(subject_of(model, data, plan.seed), audits, on_audit)
+    with spread_over(None) as workers:
+        done = audits_that_work(subject_of(model, data, plan.seed, workers=workers), audits, on_audit)
     for left in done.left_out:
         _warn(f"audit {left.audit} failed: {left.reason}")
     findings = list(done.findings)
@@ -361,9 +364,15 @@ def run_method(
     found = dataclasses.replace(
         _as_records(plan, data, result, [training, epochs, *findings]), left_out=tuple(done.left_out)
     )
-    if folder is not None:
+    if folder is not None and process_rank() == 0:
         _keep(found, plan, data, folder)
     return found
+
+
+def _kept_by_first(plan: RunPlan, data: RunData, directory: Path) -> RunFindings | None:
+    """What the first of the processes that train together reads, so that all of them do the same."""
+    kept: RunFindings | None = from_first(_kept(plan, data, directory) if process_rank() == 0 else None)
+    return kept
 
 
 def _memory_before(folder: Path | None) -> float | None:

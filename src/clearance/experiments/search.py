@@ -9,7 +9,7 @@ from statistics import fmean, variance
 
 from clearance._checks import check_choice
 from clearance.experiments.build import build_data
-from clearance.experiments.grid import Listener, run_grid
+from clearance.experiments.grid import Engine, Listener, run_grid
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, RunPlan
@@ -104,7 +104,7 @@ ONE_IMAGE = {"per_class": [1], "repetitions": [50], "all_images": False}
 def search_settings(
     recipe: Recipe,
     directory: Path,
-    jobs: int,
+    engine: Engine,
     listener: Listener,
     *,
     per_class: tuple[int, ...] = (1, 10),
@@ -127,7 +127,7 @@ def search_settings(
     Args:
         recipe: Epochs, seeds, and methods with the learning rates in the middle of the search.
         directory: The folder for runs; called again, finished runs are read back.
-        jobs: Runs at a time.
+        engine: A number of local processes, or an Executor; None means this process.
         listener: Called with events, as in :func:`clearance.experiments.grid.run_grid`.
         per_class: Candidates for FOCA's weak heads.
         factors: Factors of the recipe's learning rate.
@@ -160,7 +160,7 @@ def search_settings(
     def widened(run: Recipe, wanted: Mapping[str, list[Method]]) -> None:
         """Try these, then one more rate of every method whose best is at an edge."""
         for _ in range(1 + widenings):
-            trials.extend(_run(run, wanted, directory, jobs, listener, criterion))
+            trials.extend(_run(run, wanted, directory, engine, listener, criterion))
             wanted = {
                 name: _beyond_edge(method, trials, name, criterion) for name, method in recipe.methods.items()
             }
@@ -191,7 +191,7 @@ def _run(
     recipe: Recipe,
     wanted: Mapping[str, list[Method]],
     directory: Path,
-    jobs: int,
+    engine: Engine,
     listener: Listener,
     criterion: str,
 ) -> list[Trial]:
@@ -211,7 +211,7 @@ def _run(
         methods={label: method for label, (_, method) in candidates.items()},
     )
     plans = [RunPlan(held_out, label, seed) for label in candidates for seed in range(recipe.seeds)]
-    found = run_grid(plans, build_data(held_out), directory, jobs, listener)
+    found = run_grid(plans, build_data(held_out), directory, engine, listener)
     trials = []
     for label, (name, method) in candidates.items():
         own = [f for plan, f in zip(plans, found, strict=True) if plan.method == label]

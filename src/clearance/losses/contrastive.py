@@ -6,6 +6,7 @@ from torch import Tensor
 
 from clearance._checks import check_non_negative, check_positive
 from clearance._precision import at_least_float32
+from clearance.losses._joint import joint_batch, weighted_gradient
 from clearance.losses._loss import Loss, check_labels
 from clearance.losses.cross_entropy import cross_entropy
 from clearance.tensors import LossTerms, Outputs
@@ -56,7 +57,8 @@ class ContrastiveLoss(Loss):
     Raises:
         ValueError: If a number is out of range.
 
-    Costs B^2 D / 2 operations. Under torch.distributed and gradient accumulation, pairs are formed within a batch.
+    Costs B^2 D / 2 operations. Under torch.distributed pairs are formed over the batches of all processes; under
+    gradient accumulation within each batch.
 
     Misleads across networks: the margin is in the features' unit.
 
@@ -75,8 +77,10 @@ class ContrastiveLoss(Loss):
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``cross_entropy``, unless its weight is 0, and ``contrastive``."""
         check_labels(outputs.logits, labels)
-        losses = contrastive(outputs.features, labels, self.margin)
-        terms = {"contrastive": self.weight * (losses.sum() / max(len(losses), 1))}
+        features, classes, share = joint_batch(outputs.features, labels)
+        losses = contrastive(features, classes, self.margin)
+        mean = weighted_gradient(losses.sum() / max(len(losses), 1), share)
+        terms = {"contrastive": self.weight * mean}
         if self.cross_entropy_weight > 0:
             softmax = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()
             terms = {"cross_entropy": softmax, **terms}

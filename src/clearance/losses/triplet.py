@@ -8,6 +8,7 @@ from torch import Tensor
 
 from clearance._checks import check_choice, check_non_negative, check_positive
 from clearance._precision import at_least_float32
+from clearance.losses._joint import joint_batch, weighted_gradient
 from clearance.losses._loss import Loss, check_labels
 from clearance.losses.cross_entropy import cross_entropy
 from clearance.tensors import LossTerms, Outputs
@@ -78,7 +79,7 @@ class TripletLoss(Loss):
         ValueError: If a number is out of range or `mining` is unknown.
 
     A batch without two samples of one class, or without two classes, has no triplet: the term is 0. Triplets are
-    formed within a batch, so many classes need large batches.
+    formed within a batch, under torch.distributed over the batches of all processes, so many classes need large ones.
 
     Misleads while training: each batch has other semi-hard triplets, so their mean need not fall.
 
@@ -105,7 +106,9 @@ class TripletLoss(Loss):
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``cross_entropy``, unless its weight is 0, and ``triplet``."""
         check_labels(outputs.logits, labels)
-        terms = {"triplet": self.weight * triplet(outputs.features, labels, self.margin, self.mining)}
+        features, classes, share = joint_batch(outputs.features, labels)
+        mean = weighted_gradient(triplet(features, classes, self.margin, self.mining), share)
+        terms = {"triplet": self.weight * mean}
         if self.cross_entropy_weight > 0:
             softmax = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()
             terms = {"cross_entropy": softmax, **terms}

@@ -4,6 +4,7 @@ Everything here does nothing unless torch.distributed is initialised with more t
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -74,6 +75,32 @@ def mean_over_processes(values: Sequence[float], samples: int, device: torch.dev
     weighted = weighted.to(device)
     dist.all_reduce(weighted)
     return (weighted[:-1] / weighted[-1]).tolist()
+
+
+def from_first(thing: Any) -> Any:
+    """What the first process has, in every process.
+
+    >>> from_first([1, 2])
+    [1, 2]
+    """
+    if process_count() == 1:
+        return thing
+    held = [thing]
+    dist.broadcast_object_list(held, src=0)
+    return held[0]
+
+
+def from_all(thing: Any) -> list[Any]:
+    """What each process has, in their order, in every process.
+
+    >>> from_all("mine")
+    ['mine']
+    """
+    if process_count() == 1:
+        return [thing]
+    held: list[Any] = [None] * process_count()
+    dist.all_gather_object(held, thing)
+    return held
 
 
 def in_any_process(flag: bool, device: torch.device) -> bool:

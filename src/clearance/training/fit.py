@@ -28,6 +28,8 @@ from clearance.runs import RunDirectory, digest
 from clearance.runs.describe import check_resumable, describe
 from clearance.training._distributed import (
     copy_from_first,
+    from_all,
+    from_first,
     in_any_process,
     mean_over_processes,
     own_stream,
@@ -40,14 +42,9 @@ from clearance.vocabulary import Outcome, Status
 _warn = logging.getLogger(__name__).warning  # reaches stderr unless logging is configured otherwise
 
 
-def check_processes(batch_size: int, run_dir: str | Path | None) -> None:
-    """Raise ValueError if several processes get a run directory, or too small a batch."""
+def check_processes(batch_size: int) -> None:
+    """Raise ValueError if several processes get too small a batch."""
     processes = process_count()
-    if processes > 1 and run_dir is not None:
-        raise ValueError(
-            f"`run_dir` must be None with {processes} processes, because a run's directory belongs to one; save "
-            "the trained model from the first."
-        )
     if processes > 1 and batch_size < 2 * processes:
         raise ValueError(
             f"`batch_size` must be at least {2 * processes} with {processes} processes, two images for each; got "
@@ -310,6 +307,23 @@ class Session:
             "diagnostics": self.diagnostics,
         }
 
+    def own_state_dict(self) -> dict[str, Any]:
+        """The part of the state that differs between processes that train together."""
+        whole = self.state_dict()
+        buffers = dict(self.model.named_buffers())  # of batch normalisation, until the end of an epoch
+        return {
+            "buffers": buffers,
+            **{name: whole[name] for name in ("way", "generators", "forward", "forward_cuda")},
+        }
+
+    def load_own_state_dict(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A state of this process, from that of the first with those of the others in it."""
+        others = state.pop("others", [])
+        if process_rank() == 0:
+            return state
+        own = dict(others[process_rank() - 1])
+        return {**state, **own, "model": {**state["model"], **own.pop("buffers")}}
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly where `state` was taken."""
         self.model.load_state_dict(state["model"])
@@ -396,16 +410,16 @@ _FLAT = 1e-4  # spread of features over their size; float32 rounding alone gives
 
 def run_session(
     session: Session,
-    run: RunDirectory | None,
+    run: "SharedRun | None",
     checkpoint_every: int,
     on_step: Callable[[Progress], object] | None,
     on_epoch: Callable[[Mapping[str, float]], object] | None = None,
 ) -> FitResult:
     """Train to the end, or to the first failure or stop; continue from the state in `run`, and save there."""
-    if run is not None and run.finished:
-        return _read_back(session, run)
-    if run is not None and (checkpoint := run.latest()) is not None:
-        session.load_state_dict(checkpoint.state)
+    if run is not None and (found := run.result()) is not None:
+        return _read_back(session, *found)
+    if run is not None and (state := run.latest()) is not None:
+        session.load_state_dict(session.load_own_state_dict(state))
     outcome = Outcome.FINISHED
     reason = ""
     total = session.total_steps
@@ -424,7 +438,7 @@ def run_session(
             outcome, reason = Outcome.COLLAPSED, collapse
             break
         if run is not None and session.step % checkpoint_every == 0 and session.step < total:
-            run.save(session.step, session.state_dict())
+            run.save(session)
         stop = on_step is not None and on_step(Progress(session.step, total)) == "stop"
         stop |= row is not None and on_epoch is not None and on_epoch(row) == "stop"
         if in_any_process(stop, session.data.images.device) and session.step < total:
@@ -441,7 +455,49 @@ def _is_checked(step: int, epoch: int) -> bool:
     return step <= epoch or step // _STEPS_BETWEEN > (step - epoch) // _STEPS_BETWEEN
 
 
-def _close(session: Session, run: RunDirectory | None, status: Status) -> FitResult:
+class SharedRun:
+    """A run's directory for all processes that train together: the first reads and writes, the others hear from it.
+
+    Args:
+        run: The directory in the first process, None in the others.
+    """
+
+    def __init__(self, run: RunDirectory | None) -> None:
+        self._run = run
+
+    def result(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Weights and result of a finished run."""
+        found: tuple[dict[str, Tensor], dict[str, Any]] | None = from_first(
+            self._run.result() if self._run is not None and self._run.finished else None
+        )
+        return found
+
+    def latest(self) -> dict[str, Any] | None:
+        """The state of the newest checkpoint."""
+        checkpoint = None if self._run is None else self._run.latest()
+        state: dict[str, Any] | None = from_first(None if checkpoint is None else checkpoint.state)
+        return state
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Append one line to the metrics."""
+        if self._run is not None:
+            self._run.log(row)
+
+    def save(self, session: Session) -> None:
+        """Write one checkpoint that holds what differs between processes, too."""
+        others = from_all(session.own_state_dict())[1:] if process_count() > 1 else []
+        if self._run is not None:
+            state = session.state_dict()
+            self._run.save(session.step, {**state, "others": others} if others else state)
+
+    def finish(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
+        """Write the weights and the result; no process goes on before they are there."""
+        if self._run is not None:
+            self._run.finish(weights, result)
+        from_first(None)
+
+
+def _close(session: Session, run: SharedRun | None, status: Status) -> FitResult:
     """Complete the model, check it, and save it."""
     if status.outcome is not Outcome.DIVERGED:
         began = time.perf_counter()
@@ -492,8 +548,7 @@ def _some_rows(data: ImageSet, most: int) -> Tensor:
     return torch.linspace(0, len(data) - 1, min(most, len(data))).long().to(data.images.device)
 
 
-def _read_back(session: Session, run: RunDirectory) -> FitResult:
-    weights, result = run.result()
+def _read_back(session: Session, weights: dict[str, Tensor], result: dict[str, Any]) -> FitResult:
     _load_final_state(session, weights)
     session.model.eval()
     status = Status(Outcome(result["outcome"]), result["step"], result["reason"])
@@ -664,14 +719,15 @@ def fit(
 
     Under torch.distributed (torchrun) every process calls ``fit`` with the same arguments. Each processes its
     share of every batch, gradients are averaged, and all end with the same model. Batch normalisation uses the
-    statistics of a process's own share (pass a model with torch.nn.SyncBatchNorm otherwise).
+    statistics of a process's own share (pass a model with torch.nn.SyncBatchNorm otherwise). The first process
+    reads and writes `run_dir`; a run that was killed continues with as many processes.
 
     Raises:
         TypeError: If `model` is not a Classifier, `way` not a way of training, `optimizer` not callable, or `limits`
             or `execution` of another class.
         ValueError: If an argument is out of range, both or neither of `epochs` and `steps` are given, `run_dir`
             belongs to another run, the loss reads activations of a compiled extractor, or several processes
-            get a `run_dir` or too small a batch.
+            get too small a batch.
 
     >>> from clearance.data import gaussian_images
     >>> from clearance.heads import MLP
@@ -687,7 +743,7 @@ def fit(
     check_lengths(epochs, steps, batch_size, checkpoint_every)
     check_fraction("label_noise", label_noise, open_above=True)
     place = device_named(device)
-    check_processes(batch_size, run_dir)
+    check_processes(batch_size)
     data = open_images(train).to(place)
     sets = _validation_sets(validation, place)
     model.to(place)
@@ -718,10 +774,14 @@ def fit(
             "autocast": None if execution.autocast is None else str(execution.autocast),
             "compile_extractor": execution.compile_extractor, "seed": seed, "device": place.type,
         }  # fmt: skip
+        if process_count() > 1:  # each draws its own noise, and sums have another order
+            settings["processes"] = process_count()
+        if process_rank() > 0:
+            return run_session(session, SharedRun(None), checkpoint_every, on_step, on_epoch)
         fingerprint = _fingerprint(session, optimizer, schedule, settings)
         check_resumable(Path(run_dir), fingerprint)
         with RunDirectory.open(Path(run_dir), fingerprint) as run:
-            return run_session(session, run, checkpoint_every, on_step, on_epoch)
+            return run_session(session, SharedRun(run), checkpoint_every, on_step, on_epoch)
 
 
 def _validation_sets(validation: Any, place: torch.device) -> dict[str, ImageSet]:

@@ -1,0 +1,114 @@
+"""What an engine costs: many short runs on reused Ray workers, a local process's start, and a driver's memory.
+
+    python benchmarks/engines.py [--tasks 1000] [--slots 8] [--plans 10000] [--small]
+
+A task sleeps for a second, so that more slots than cores can be tried. Targets: the wall time of all at most 5 % over
+tasks / slots seconds on Ray; a driver below 500 MB at 10,000 plans, whose findings are those of a run on digits
+with the four audits of `clearance compare`.
+"""
+
+import argparse
+import logging
+import pickle
+import resource
+import tempfile
+import time
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearance.experiments.build import build_data
+from clearance.experiments.engines import Processes
+from clearance.experiments.grid import run_grid, run_task
+from clearance.experiments.recipe import tuned_recipe
+from clearance.experiments.run import RunPlan
+
+
+def on_ray(tasks: int, slots: int) -> None:
+    import ray
+
+    from clearance.integrations.ray import RayEngine
+
+    ray.init(
+        num_cpus=slots, object_store_memory=100 * 2**20, include_dashboard=False, logging_level=logging.ERROR
+    )
+    with RayEngine() as engine:
+        for task in [engine.submit(time.sleep, 3.0) for _ in range(slots)]:  # all workers have started
+            task.result()
+        began = time.perf_counter()
+        waiting = [engine.submit(time.sleep, 1.0) for _ in range(tasks)]
+        waiting[0].result()
+        first = time.perf_counter() - began
+        for task in waiting:
+            task.result()
+        seconds = time.perf_counter() - began
+    ray.shutdown()
+    ideal = -(-tasks // slots)
+    print(f"Ray: {tasks} tasks of 1 s on {slots} slots in {seconds:.1f} s: {100 * (seconds / ideal - 1):+.1f} % "
+          f"over {ideal} s (target at most +5 %); the first ended {first - 1:.3f} s late")  # fmt: skip
+
+
+def on_local_processes(tasks: int) -> None:
+    with Processes(1) as engine:
+        began = time.perf_counter()
+        engine.submit(abs, 1).result()
+        first = time.perf_counter() - began
+        began = time.perf_counter()
+        for _ in range(tasks):
+            engine.submit(abs, 1).result()
+        each = 1e3 * (time.perf_counter() - began) / tasks
+        print(f"local processes: the first after {first:.2f} s, each further one {each:.1f} ms")
+
+
+class Canned(Executor):
+    """Returns the same findings, each time as another machine would send them."""
+
+    def __init__(self, found: Any) -> None:
+        self.sent = pickle.dumps(found)
+
+    def submit(self, function: Any, /, *arguments: Any, **options: Any) -> "Future[Any]":
+        """A task that has ended."""
+        task: Future[Any] = Future()
+        task.set_result(pickle.loads(self.sent) if function is run_task else function(*arguments, **options))
+        return task
+
+
+def driver(plans: int) -> None:
+    torch.set_num_threads(1)
+    recipe = tuned_recipe("digits")
+    data = build_data(recipe)
+    (found,) = run_grid([RunPlan(recipe, "plain", 0)], data, None, None)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    many = [RunPlan(recipe, "plain", seed) for seed in range(plans)]
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        results = run_grid(many, data, Path(folder), Canned(found))
+        seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"driver: {len(results)} plans in {seconds:.1f} s, peak {peak:.0f} MB, {before:.0f} MB before (target 500 MB)"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tasks", type=int, default=1000)
+    parser.add_argument("--slots", type=int, default=8)
+    parser.add_argument("--plans", type=int, default=10_000)
+    parser.add_argument("--small", action="store_true", help="only check that it runs")
+    parser.add_argument("--only", choices=("ray", "local", "driver"))
+    given = parser.parse_args()
+    if given.only in (None, "local"):
+        on_local_processes(3 if given.small else 50)
+    if given.only in (None, "ray"):
+        on_ray(4 if given.small else given.tasks, 2 if given.small else given.slots)
+    if given.only in (None, "driver"):
+        driver(20 if given.small else given.plans)
+
+
+if __name__ == "__main__":
+    main()
