@@ -1306,12 +1306,13 @@ def test_where_nothing_can_be_given_that_is_an_error():
         loss(network(hidden=True)(small_images()), LABELS)
 
 
-def test_a_margin_at_the_logits_needs_logits_alone_and_one_at_the_features_the_head():
+def test_a_margin_at_the_logits_needs_logits_alone_and_one_at_the_features_these():
     outputs = network(hidden=True).outputs(small_images())
     at_logits = LargeMarginLoss(("logits",))
     assert torch.equal(at_logits(outputs.logits, LABELS).total, at_logits(outputs, LABELS).total)
-    with pytest.raises(TypeError, match=r"reads the model's `head`, which was not given"):
-        LargeMarginLoss(("features",))(outputs.features, outputs.logits, LABELS)
+    at_features = LargeMarginLoss(("features",))
+    alone = at_features(outputs.features, outputs.logits, LABELS)
+    torch.testing.assert_close(alone.total, at_features(outputs, LABELS).total)
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, 3.0, math.inf])

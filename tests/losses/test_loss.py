@@ -109,6 +109,18 @@ def test_a_loss_that_reads_the_head_asks_for_outputs(loss):
         loss(FEATURES, HEAD(FEATURES), LABELS)
 
 
+def test_a_margin_at_the_features_needs_only_the_graph_from_them():
+    features, gradients = FEATURES.clone().requires_grad_(), []
+    loss = LargeMarginLoss(("features",), cross_entropy_weight=0.0)
+    for given in ((Outputs(features, HEAD(features), HEAD), LABELS), (features, HEAD(features), LABELS)):
+        total = loss(*given).total
+        gradients.append([total.detach(), *torch.autograd.grad(total, features)])
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+    with pytest.raises(ValueError, match="layer 'features' must have a graph to the logits"):
+        loss(FEATURES, HEAD(FEATURES).detach(), LABELS)
+
+
 @pytest.mark.parametrize("given", [(LABELS,), (LABELS, LABELS, LABELS, LABELS)])
 def test_other_numbers_of_tensors_are_refused_in_words(given):
     with pytest.raises(TypeError, match=rf"\(features, logits, labels\); got {len(given)} arguments"):

@@ -83,6 +83,9 @@ def test_a_mixture_and_a_large_margin_train_together():
 
 
 def test_sums_of_nothing_and_unknown_weights_are_refused():
+    unnamed: Any = [CrossEntropyLoss()]
+    with pytest.raises(TypeError, match=r"`parts` must be losses by name, .*; got list"):
+        SumLoss(unnamed)
     with pytest.raises(ValueError, match="at least one loss; got none"):
         SumLoss({})
     with pytest.raises(

@@ -15,7 +15,7 @@ from clearance._precision import at_least_float32
 from clearance.data.image_set import check_pixels
 from clearance.geometry.first_order import dual_exponent, dual_norm, first_order_distance
 from clearance.models.classifier import ALWAYS, Classifier, check_classifier
-from clearance.tensors import Outputs, check_class_numbers
+from clearance.tensors import GivenOutputs, Outputs, check_class_numbers
 
 Score = Literal["logits", "softmax"]
 Unit = Literal["layer", "element", "spread"]
@@ -277,7 +277,7 @@ def _tensor_at(outputs: Outputs, name: str) -> Tensor:
             f"the first axis of layer {name!r} must count the {outputs.logits.shape[0]} samples; got shape "
             f"{tuple(tensor.shape)}. Name a layer whose output has the batch first."
         )
-    needs_sweep = name != "features" or _affine_weight(outputs.head) is None
+    needs_sweep = name != "features" or _affine_weight(outputs) is None
     if needs_sweep and not (tensor.requires_grad and outputs.logits.requires_grad):
         raise ValueError(
             f"layer {name!r} must have a graph to the logits, because its distance needs a gradient; got none. If "
@@ -394,7 +394,7 @@ class _GapGradients:
 
     @cached_property
     def _weight(self) -> Tensor | None:
-        weight = _affine_weight(self._outputs.head)
+        weight = _affine_weight(self._outputs)
         return weight if weight is None or self._full else weight.detach()
 
     @cached_property
@@ -438,8 +438,9 @@ def _before_head(layers: Sequence[str]) -> bool:
     return not any(name.split(".")[0] == "head" for name in layers)
 
 
-def _affine_weight(head: Any) -> Tensor | None:
-    """W of a head that computes only W f + b; None for any other head."""
+def _affine_weight(outputs: Outputs) -> Tensor | None:
+    """W of a head that computes only W f + b; None for any other head, and where only tensors were given."""
+    head: Any = None if isinstance(outputs, GivenOutputs) else outputs.head
     while _is_plain(head, nn.Sequential) and len(head) == 1:
         head = head[0]
     # reading a parametrised weight may change it (spectral_norm)

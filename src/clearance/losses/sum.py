@@ -36,6 +36,10 @@ class SumLoss(Loss):
 
     def __init__(self, parts: Mapping[str, Loss], weights: Mapping[str, float] | None = None) -> None:
         super().__init__()
+        if not isinstance(parts, Mapping):
+            raise TypeError(
+                f"`parts` must be losses by name, {{'margin': loss, ...}}; got {type(parts).__name__}."
+            )
         if not parts:
             raise ValueError("`parts` must hold at least one loss; got none.")
         for name, part in parts.items():
