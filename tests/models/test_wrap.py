@@ -391,13 +391,32 @@ class Conv(nn.Module):
         return self.pool(self.conv(x)).flatten(1)
 
 
+class Classic(nn.Module):
+    """As in PyTorch's own example for MNIST: trained with ``nll_loss``."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.fc = nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.ReLU()), nn.Linear(8, 5)
+
+    def forward(self, x):
+        return F.log_softmax(self.fc(self.body(x)), dim=1)
+
+
+def test_a_log_softmax_at_the_end_leaves_the_logits_before_it(capsys):
+    torch.manual_seed(0)
+    module, images = Classic().eval(), torch.rand(6, 3, 4, 4)
+    model = wrap(module, example=images)
+    assert "before its log-softmax" in capsys.readouterr().out
+    torch.testing.assert_close(model(images).log_softmax(1), module(images))
+    torch.testing.assert_close(model(images), module.fc(module.body(images)))
+
+
 REFUSED = {
     "softmax": (
         lambda m, f: m.fc(f).softmax(1),
         None,
         "^softmax after the head 'fc': audit logits, not prob",
     ),
-    "log-softmax": (lambda m, f: F.log_softmax(m.fc(f), 1), None, "^log-softmax after the head 'fc'"),
     "temperature": (lambda m, f: m.fc(f) / 3, None, "differ by up to .* something follows the head"),
     "temperature in place": (lambda m, f: m.fc(f).div_(3), None, "something follows the head"),
     "pooling": (

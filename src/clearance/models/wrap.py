@@ -20,7 +20,6 @@ from clearance.models.given import checked_example, described_error, logits_entr
 _ROUNDING = 1e-5  # share of the largest logit that averaging before a 1x1 convolution may change
 _AFTER_HEAD: Mapping[str, Callable[[Tensor], Tensor]] = {
     "softmax": lambda logits: logits.softmax(-1),
-    "log-softmax": lambda logits: logits.log_softmax(-1),
     "sigmoid": torch.sigmoid,
 }
 _DENOMINATOR = 100  # of the weights of heads that are summed
@@ -200,14 +199,18 @@ def _proved(seen: _Seen, example: Tensor, mean: Tensor, std: Tensor) -> tuple[Cl
             features = _features(model, seen.name, example)
             logits = _check_features_kept(seen.name, cut.head, features)
         output = _counterpart(logits, seen.entries)
-        if not _equal(cut, logits, output):
+        after_log_softmax = _differs_by_log_softmax(logits, output)
+        if not after_log_softmax and not _equal(cut, logits, output):
             if len(seen.received) == 2 and refused is None:
                 refused = _unfit_head(seen.name, logits, output, _other_heads(seen))
             continue
         if logits.shape[1:] == (1,):
             model.head = TwoLogits(cut.head)
         model.cut = seen.name if len(seen.received) == 2 and logits.shape[1:] != (1,) else ""
-        proof = _in_words(cut, logits, output) + _whole_head(seen)
+        before = logits.log_softmax(-1) if after_log_softmax else logits
+        proof = _in_words(cut, before, output) + _whole_head(seen)
+        if after_log_softmax:
+            proof += "; the logits are those before its log-softmax, with the same probabilities"
         what = cut.named or f"head {seen.name!r} ({_described(seen.head)})"
         return model, f"{what}, {features.shape[1]} features; head(features(x)) equals module(x): {proof}"
     raise refused or _unfit_map_head(seen.name, seen.received)
@@ -225,6 +228,15 @@ def _equal(cut: _Cut, logits: Any, output: Tensor) -> bool:
     if cut.exact:
         return torch.equal(logits, output)
     return float((logits - output).abs().max()) <= _ROUNDING * float(output.abs().max())
+
+
+def _differs_by_log_softmax(logits: Any, output: Tensor) -> bool:
+    """Whether the module ends in a log-softmax of these logits, as for ``nll_loss``: both have the same softmax."""
+    if not isinstance(logits, Tensor) or logits.shape != output.shape or torch.equal(logits, output):
+        return False
+    return (
+        logits.ndim == 2 and logits.shape[1] > 1 and torch.allclose(logits.log_softmax(-1), output, atol=1e-5)
+    )
 
 
 def _in_words(cut: _Cut, logits: Tensor, output: Tensor) -> str:

@@ -22,7 +22,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
       body.append(...(down ? rows.reverse() : rows));
     });
   });
-  if (body.rows.length > 8) {
+  if (body.rows.length > 20) {
     const label = document.createElement("label");
     const field = document.createElement("input");
     field.type = "search";

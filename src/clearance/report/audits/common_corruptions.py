@@ -4,7 +4,7 @@ from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
-from clearance.records.store import exhibit_file, table_file
+from clearance.records.store import table_file
 from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, with_ends
 from clearance.report.drawing import draw
 from clearance.report.findings import Findings
@@ -100,7 +100,7 @@ def _table(findings: Findings, method: str) -> Compact | None:
         return None
     clean = cells.get(("none", 0))
     foot = Markup("Without corruption: {} of {} images. 95 % Wilson intervals.").format(
-        _cell(clean), data(clean.n, "count")
+        with_ends(clean), data(clean.n, "count")
     ) if clean else ""  # fmt: skip
     title = "Error by severity" if len(findings.methods) == 1 else f"Error by severity, {method}"
     return Compact(
@@ -114,7 +114,7 @@ def _cell(row: SummaryRow | None) -> Markup:
 
 def _files(findings: Findings, method: str) -> list[str]:
     record: ExhibitRecord | None = firsts(findings, AUDIT, "strengths").get(method)
-    return [] if record is None else [table_file(record), exhibit_file(record)]
+    return [] if record is None else [table_file(record)]
 
 
 PAGE = AuditPage(

@@ -4,7 +4,7 @@ from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
-from clearance.records.store import exhibit_file, table_file
+from clearance.records.store import table_file
 from clearance.report.audit_page import CLOSE, AuditPage, Finding, Section, Severity, Term, points_with_ends
 from clearance.report.findings import Findings
 from clearance.report.names import listed
@@ -99,7 +99,7 @@ def _table(record: ExhibitRecord, title: str, head: str) -> Compact:
         for number, cell in enumerate(columns[first][:LINES])
     ]
     more = f"The first {LINES} of {len(columns[first])}." if len(columns[first]) > LINES else ""
-    return Compact(title, names, lines, more, [table_file(record), exhibit_file(record)], head)
+    return Compact(title, names, lines, more, [table_file(record)], head)
 
 
 def _cell(value: object) -> Markup:
