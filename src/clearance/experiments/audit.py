@@ -182,7 +182,7 @@ class AuditRequest:
         export: Folder for what a deployed model needs; see :func:`clearance.experiments.export.export`.
         keep: Whether an interruption keeps the finished audits.
         say: Called with each step of the preparation.
-        progress: Is told of each audit and its steps.
+        progress: Called with each audit and its steps.
         engine: Where parts of audits are computed; None is this process.
     """
 

@@ -212,7 +212,7 @@ def bounded_audits(
         subject: The classifier and its images.
         audits: In any order.
         budget: The time in which audits may start; None means no limit.
-        progress: Is told of each audit and its steps.
+        progress: Called with each audit and its steps.
         keep: Whether an interruption keeps finished audits.
 
     Raises:

@@ -221,7 +221,7 @@ def _beside(findings: Findings, row: SummaryRow) -> Markup:
 
 
 def _signs(findings: Findings, norms: list[str]) -> Compact | None:
-    """What must be near zero if attacks saw what there is to see."""
+    """What must be near zero if attacks could follow the gradient."""
     columns: dict[str | Markup, dict[str, Markup]] = {}
     blind = (("logit_margin", "no gradient"), ("cross_entropy", "no gradient of cross-entropy"))
     for loss, words in blind:
