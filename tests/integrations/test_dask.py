@@ -12,6 +12,11 @@ distributed = pytest.importorskip("distributed", reason="needs pip install -e '.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Dask's advice
 
 
+@pytest.fixture(autouse=True)
+def no_network():
+    """Takes the place of the refusal in other tests: this cluster is on this machine."""
+
+
 def test_runs_on_dask_give_the_same_as_here(tmp_path):
     methods = {"plain": Method(hidden=(8,)), "noisy": Method(hidden=(8,), head_noise=0.1)}
     recipe = Recipe(epochs=1, seeds=1, audits=("accuracy",), methods=methods)
