@@ -211,7 +211,7 @@ def test_a_driver_that_is_killed_is_started_again_and_goes_on(cluster, recipe, a
     third = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     assert third.stdout.count("already there") == 2
     assert stamps == {plan.folder: (runs / plan.folder / "result.json").stat().st_mtime_ns for plan in plans}
-    assert read_result(runs / plans[0].folder)[1]["status"]["outcome"] == "finished"
+    assert read_result(runs / plans[0].folder)[1]["outcome"] == "finished"
 
 
 @pytest.mark.parametrize(
