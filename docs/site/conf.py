@@ -8,6 +8,7 @@ import os
 import re
 from importlib.metadata import version as version_of
 from importlib.util import find_spec
+from inspect import ismodule
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,8 @@ nb_output_stderr = "remove"  # progress bars
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
-autodoc_default_options = {"members": True, "imported-members": True, "show-inheritance": False}
-default_role = "literal"
+autodoc_default_options = {"members": True, "imported-members": True}
+default_role = "py:obj"  # a link where it is a public name, else code
 napoleon_use_rtype = False
 napoleon_custom_sections = ["Shapes"]
 viewcode_line_numbers = True
@@ -91,6 +92,7 @@ NAVIGATION = {
     "Reference": [
         "docs/command_line",
         "docs/api/index",
+        "docs/scaling",
         "docs/how_it_works",
         "SECURITY",
         "docs/threat_model",
@@ -109,6 +111,9 @@ NAVIGATION = {
     "Take part": ["CONTRIBUTING", "ARCHITECTURE", "docs/walks"],
 }
 """The sidebar: captions, and the pages below each."""
+
+NAMED = {page for pages in NAVIGATION.values() for page in pages}
+NAVIGATION["Reference"] += sorted({f"docs/{path.stem}" for path in (ROOT / "docs").glob("*.md")} - NAMED)
 
 TITLES = {
     "docs/check": "A gate for models",
@@ -160,7 +165,12 @@ def markdown_in_docstrings(
     out: list[str] = []
     rows: list[list[str]] = []
     example = False
-    for line in [] if name == "clearance" else [*lines, ""]:  # the map of the package is ARCHITECTURE.md's
+    if name == "clearance":
+        lines.clear()  # the map, which is ARCHITECTURE.md's
+    if what == "module" and not any(line.startswith("| ") for line in lines):
+        names = [each for each in thing.__all__ if not ismodule(getattr(thing, each))]
+        lines += ["", ", ".join(link(name, each) for each in names)]
+    for line in [*lines, ""]:
         if line.startswith("| "):
             rows.append([cell.strip() for cell in line.rstrip()[1:-1].split(" | ")])
         elif not re.fullmatch(r"\|[-|]+\|", line):
@@ -179,19 +189,28 @@ def list_table(rows: list[list[str]], module: str) -> list[str]:
     """A table in reStructuredText, whose first column links to the module's names; nothing of no rows."""
     out = [".. list-table::", "   :header-rows: 1", ""] if rows else []
     for number, (first, *others) in enumerate(rows):
-        linked = f":py:obj:`{first} <{module}.{first}>`" if number and first.isidentifier() else first
+        linked = link(module, first) if number and first.isidentifier() else first
         out += [f"   * - {linked}", *(f"     - {cell}" for cell in others)]
     return [*out, ""] if rows else []
 
 
-def only_once(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
-    """A name of the top package is described there and not again in its room; `fit` in its room, with its result."""
+def place(name: str) -> str | None:
+    """The package that describes a name of the top package: itself, but for `fit`, which stands beside its result."""
     import clearance
 
-    if what != "module" or name not in clearance.__all__:
-        return None
-    at_the_top = app.env.current_document.docname == "docs/api/clearance"
-    return True if at_the_top == (name == "fit") else None
+    return ("clearance.training" if name == "fit" else "clearance") if name in clearance.__all__ else None
+
+
+def link(module: str, name: str) -> str:
+    """A name of a package, linked to where it is described."""
+    return f":py:obj:`{name} <{place(name) or module}.{name}>`"
+
+
+def only_once(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+    """A name that several packages export is described in one of them."""
+    here = app.env.current_document.docname.removeprefix("docs/api/")
+    where = place(name) if what == "module" else None
+    return True if where is not None and where.removeprefix("clearance.") != here else None
 
 
 def setup(app: Sphinx) -> None:
