@@ -14,6 +14,7 @@ from clearance._files import write_bytes
 from clearance.records.derived import derive
 from clearance.records.record import Record
 from clearance.records.store import Report
+from clearance.report.left_out import left_out_lines
 from clearance.report.model_card import model_card
 from clearance.report.page import render_page, without_images, write_page
 from clearance.report.terminal import first_text
@@ -186,7 +187,7 @@ class Card:
         return write_page(self.report, directory)
 
     def __repr__(self) -> str:
-        return first_text(self.report)
+        return "\n".join([first_text(self.report), *left_out_lines(self.report.recipe)])
 
     def _repr_html_(self) -> str:
         """The page in its own frame, so that its style and the notebook's do not mix."""

@@ -60,9 +60,7 @@ def left_out(recipe: Recipe) -> list[Markup]:
             )
         )
     if "black_box" in recipe:
-        text = Markup(
-            "The model is a black box {}: only its logits are read, and where a number reads features, these."
-        )
+        text = Markup("The model is a black box {}: only its logits are read, and they stand for features.")
         found.append(text.format(recipe["black_box"]))
     for lacking in dict.fromkeys(entry["reason"] for entry in entries if entry["why"] == IMPOSSIBLE):
         asked = _named([entry for entry in entries if entry.get("reason") == lacking])
