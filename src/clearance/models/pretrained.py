@@ -78,13 +78,13 @@ def classifier_of(
     """A module or function as a classifier, and a line on it.
 
     Args:
-        module: A Classifier is taken as it is.
+        module: A Classifier is taken as it is, unless a normalisation or a head is given.
         example: A few images in [0, 1].
         how: Its mean and std.
         head: See :func:`wrap`.
         black_box: Whether only logits are read.
     """
-    if isinstance(module, Classifier) and not black_box:
+    if isinstance(module, Classifier) and not black_box and (how.mean, how.std, head) == (None, None, None):
         return module, "the model is a Classifier already"
     mean, std = how.mean or 0.0, how.std or 1.0
     if black_box:
