@@ -154,3 +154,18 @@ def test_fit_warns_as_a_plain_loop_does():
         cl.fit(
             model, cl.training.EndToEnd(), train, steps=20, optimizer=lambda p: torch.optim.SGD(p, lr=300.0)
         )
+
+
+def test_large_logits_of_the_right_classes_are_no_explosion():
+    """Distillation divides logits by a temperature of 100: cross-entropy at temperature 1 says nothing."""
+    torch.manual_seed(0)
+    warm = 300 * torch.randn(40, 10)
+    warm[torch.arange(30), LABELS[:30]] = 1000.0
+    assert nn.functional.cross_entropy(warm, LABELS) > 50
+    assert noted(0.01 * good(), warm, repeats=150) == []
+
+
+def test_falling_back_to_guessing_is_said_too():
+    torch.manual_seed(0)
+    (message,) = noted(good(), 0.01 * torch.randn(40, 10), repeats=250)
+    assert "training has stalled after 400 batches" in message

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from clearance.tensors import LossTerms, Outputs
 
-_EARLY = (1, 2, 3, 5, 10, 15, 20)  # checked batches; on an accelerator each check waits for its numbers
+_EARLY = (1, 2, 3, 5, 10, 15, 20, 50)  # checked batches; on an accelerator each check waits for its numbers
 _EVERY = 100  # then
 _EXPLODED = 4.0  # times the cross-entropy of guessing, and of the first batch
 _LEAST_EXPLODED = 12.0  # nats; with few classes, weak heads and wrong labels reach several
 _ONE_CLASS = 0.98  # share of a batch's predictions
 _SHRUNK = 0.1  # spread of logits over a batch, as a share of the largest so far
-_STALLED = (100, 200)  # batches at which cross-entropy has to be below that of guessing
+_CLASSIFIES = 0.15  # share of a batch that is right beyond that of its largest class
 
 
 class TrainingWarning(UserWarning):
@@ -33,15 +33,17 @@ class TrainingWarning(UserWarning):
 class TrainingWatch:
     r"""What a loss sees of a training that fails, from a few of its batches.
 
-    A batch is judged by the cross-entropy of its logits, whatever the loss, in units of log C, that of guessing:
+    A batch is judged by the cross-entropy of its logits, whatever the loss, in units of log C, that of guessing. Large
+    logits alone are no failure: a network *guesses* if no more of the batch is right than its largest class and 15 %.
 
     - *not finite*: a loss or a logit is NaN or infinite;
-    - *exploded*: cross-entropy is above 4 log C, above 12, and above four times that of the first batch;
+    - *exploded*: it guesses, and cross-entropy is above 4 log C, above 12, and above four times that of the first
+      batch;
     - *collapsed*: at two checks in a row 98 % of a batch are put in one class, and the logits' standard deviation over
       the batch is below a tenth of its largest so far: the network has lost sight of its images;
-    - *stalled*: after 100 and after 200 batches cross-entropy is still that of guessing or more.
+    - *stalled*: at two hundredth batches in a row it guesses, and cross-entropy is that of guessing or more.
 
-    Batches 1, 2, 3, 5, 10, 15, 20 are checked, and every hundredth. Batches of fewer than 8 images are not.
+    Batches 1, 2, 3, 5, 10, 15, 20, 50 are checked, and every hundredth. Batches of fewer than 8 images are not.
 
     Misleads where all images of a batch are alike; and a network that starts to recover after a warning may still
     learn, with fewer units than it had.
@@ -62,7 +64,7 @@ class TrainingWatch:
         self.batches = 0
         self._first: tuple[float, float] | None = None  # cross-entropy and total loss of the first batch
         self._widest = 0.0
-        self._blind = self._guessing = 0  # checks in a row; checks at which it had to be better
+        self._blind = self._guessing = 0  # checks in a row
         self._warned: set[str] = set()
 
     def note(self, outputs: Outputs, labels: Tensor, loss: LossTerms) -> None:
@@ -82,14 +84,23 @@ class TrainingWatch:
             return
         heads = logits.reshape(-1, samples, classes).float()
         entropy = F.cross_entropy(heads.flatten(0, 1), labels.clamp(0, classes - 1).repeat(len(heads)))
-        chosen = F.one_hot(heads.argmax(dim=-1), classes).double().mean(dim=1).amax(dim=1).mean()
+        named = heads.argmax(dim=-1)
+        right = (named == labels).double().mean()
+        chosen = F.one_hot(named, classes).double().mean(dim=1).amax(dim=1).mean()
         own = F.one_hot(labels.clamp(0, classes - 1), classes).double().mean(dim=0).amax()
         spread = (heads - heads.mean(dim=1, keepdim=True)).square().mean().sqrt()
-        seen = torch.stack([total.double(), entropy.double(), chosen, own, spread.double()]).tolist()
+        seen = torch.stack([total.double(), entropy.double(), right, chosen, own, spread.double()]).tolist()
         self._judge(math.log(classes), *seen)
 
     def _judge(
-        self, guess: float, total: float, entropy: float, chosen: float, own: float, spread: float
+        self,
+        guess: float,
+        total: float,
+        entropy: float,
+        right: float,
+        chosen: float,
+        own: float,
+        spread: float,
     ) -> None:
         if not (math.isfinite(total) and math.isfinite(spread)):
             self._warn("not finite", f"the loss is {total:.3g}, and logits spread by {spread:.3g}")
@@ -101,7 +112,8 @@ class TrainingWatch:
         change = (
             f"the loss went from {start:.3g} to {total:.3g}, cross-entropy from {first:.3g} to {entropy:.3g}"
         )
-        if entropy > max(_EXPLODED * max(first, guess), _LEAST_EXPLODED):
+        guesses = right <= own + _CLASSIFIES
+        if guesses and entropy > max(_EXPLODED * max(first, guess), _LEAST_EXPLODED):
             self._warn("exploded", f"{change}; guessing has {guess:.3g}")
         blind = chosen >= _ONE_CLASS and own < 0.5 and spread < _SHRUNK * self._widest
         self._blind = self._blind + 1 if blind else 0
@@ -111,9 +123,9 @@ class TrainingWatch:
                 f"{chosen:.0%} of the images are put in one class, and logits spread by {spread:.2g} over a batch, "
                 f"before by {self._widest:.2g}",
             )
-        if self.batches in _STALLED:
-            self._guessing += entropy >= 0.999 * guess
-            if self._guessing == len(_STALLED):
+        if self.batches % _EVERY == 0:
+            self._guessing = self._guessing + 1 if guesses and entropy >= 0.999 * guess else 0
+            if self._guessing == 2:
                 self._warn("stalled", f"{change}; guessing has {guess:.3g}")
 
     def _warn(self, cause: str, seen: str) -> None:
