@@ -65,8 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--full-protocol",
         action="store_true",
-        help="print the recipe in full size, for a GPU, and stop: elsayed_2018 on mnist, wan_2018 on mnist and "
-        "cifar100. `clearance compare --recipe FILE` runs it",
+        help="print the recipe in full size, for a GPU, and stop: elsayed_2018 on mnist and cifar10, wan_2018 on "
+        "mnist and cifar100, sato_2019 on cifar10. `clearance compare --recipe FILE` runs it",
     )
     parser.add_argument(
         "--write",

@@ -25,12 +25,16 @@ def searched_recipes(dataset: str, root: str | None = None, seeds: int | None = 
     """
     varied = PROTOCOLS[dataset]
     count, draws = (varied.search_seeds, varied.search_draws) if seeds is None else (seeds, seeds)
-    noiseless, noisy = (noise_recipe(dataset, rate, root, count) for rate in (0.0, varied.searched_noise))
+    rates = {"noiseless": 0.0, "noisy": varied.searched_noise}
+    noise = {
+        name: dataclasses.replace(noise_recipe(dataset, rate, root, count), validation=0.0)
+        for name, rate in rates.items()
+        if rate in varied.noise
+    }
     few = {f"{FEW}{n}": small_data_recipe(dataset, n, root, draws) for n in varied.searched_samples}
     return {
         CLEAN: base_recipe(dataset, root, count),
-        "noiseless": dataclasses.replace(noiseless, validation=0.0),
-        "noisy": dataclasses.replace(noisy, validation=0.0),
+        **noise,
         **few,
     }
 

@@ -18,6 +18,7 @@ from papers.engine.claims import PaperClaims, parse_claims
 from papers.engine.judging import Judgement
 from papers.engine.study import DEFAULT_DATASET, StudyRequest
 
+FULL = "full"  # the folder of recipes for a GPU, where those of the studies are scaled down
 PAPERS = ("sato_2019", "elsayed_2018", "wan_2018", "tanay_2018")
 
 
@@ -137,10 +138,13 @@ def paper_recipe(name: str, dataset: str, root: str | None = None, seeds: int | 
     >>> paper_recipe("sato_2019", "digits").seeds
     5
     """
-    folder = _folder(name)
     _check_dataset(dataset, paper_datasets(name))
-    text = folder.joinpath("recipes", f"{dataset}.yaml").read_text("utf-8")
-    recipe = from_tree(yaml.safe_load(text), f"{name}/recipes/{dataset}.yaml")
+    return _read_recipe(name, f"{dataset}.yaml", root, seeds)
+
+
+def _read_recipe(name: str, file: str, root: str | None, seeds: int | None) -> Recipe:
+    text = _folder(name).joinpath("recipes", file).read_text("utf-8")
+    recipe = from_tree(yaml.safe_load(text), f"{name}/recipes/{file}")
     return dataclasses.replace(recipe, root=root, seeds=recipe.seeds if seeds is None else seeds)
 
 
@@ -189,14 +193,16 @@ def full_recipe(name: str, dataset: str, root: str | None = None, seeds: int | N
     Raises:
         ValueError: If there is none for the paper, or for the dataset.
 
-    >>> full_recipe("wan_2018", "mnist").steps
-    20000
+    >>> full_recipe("wan_2018", "mnist").steps, full_recipe("sato_2019", "cifar10").model
+    (20000, 'convnet32')
     """
+    if _folder(name).joinpath("recipes", FULL, f"{dataset}.yaml").is_file():
+        return _read_recipe(name, f"{FULL}/{dataset}.yaml", root, seeds)
     place = paper(name).full_protocol
     if not place:
-        known = " and ".join(one for one in PAPERS if paper(one).full_protocol)
         raise ValueError(
-            f"recipes in full size are kept for {known}; got {name!r}, whose recipes are all there is."
+            f"a recipe in full size must be one of elsayed_2018 (mnist, cifar10), wan_2018 (mnist, cifar100) "
+            f"or sato_2019 (cifar10); got {name} on {dataset}."
         )
     found: Recipe = _found(place)(dataset, root, seeds)
     return found

@@ -11,13 +11,13 @@ from clearance.research import (
     Recipe,
     plans_of,
     report_of,
-    run_grid,
     silent,
     write_bytes,
 )
 from papers.engine.catalogue import paper_claims, paper_study, whole_recipe
 from papers.engine.claims import PaperClaims
 from papers.engine.judging import Judgement, judge
+from papers.engine.kept import RUNS, Kept, run_kept
 from papers.engine.ledger import Ledger, command_line, ledger_without_data
 from papers.engine.study import DEFAULT_DATASET, NO_DATA, NoDataError, StudyRequest, data_if_there
 
@@ -63,7 +63,8 @@ def reproduce(
         root: The folder with the dataset's files; datasets are never downloaded.
         seeds: How many seeds; those of the recipe by default. A verdict needs five.
         engine: Processes at a time, or an Executor.
-        out: Where the ledger, the report and the runs are kept; called again, finished runs are read back.
+        out: Where the ledger, the report and the runs are kept; called again, finished runs are read back, also where
+            only ``runs.jsonl`` is left of them.
         only: A study of the paper to run instead, by name. Some take a dataset and a root; others have a dataset
             of their own and take no other.
         listener: Told of events, as in :func:`clearance.research.run_grid`.
@@ -102,7 +103,8 @@ def reproduce_recipe(
     if data is None:
         ledger = ledger_without_data(claims, recipe, command)
         return Reproduction(ledger.save(out), ledger.judgements, missing=_looked_for(recipe))
-    findings = run_grid(plans_of(recipe), data, out / "runs", engine, listener)
+    plans = plans_of(recipe)
+    findings = run_kept(plans, [data] * len(plans), Kept(out / RUNS), out / "runs", engine, listener)
     card = Card(report_of(recipe, findings, command))
     card.save_folder(out)
     judgements = judge(claims, card.records, data.train.name)

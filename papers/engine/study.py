@@ -25,6 +25,7 @@ from clearance.research import (
     to_tree,
     with_context,
 )
+from papers.engine.kept import RUNS, Kept, run_kept
 from papers.engine.tasks import each
 
 DEFAULT_DATASET = "digits"  # embedded, so that a study needs no files
@@ -138,7 +139,8 @@ def run_conditions(
         for value, recipe in recipes.items()
         for method in recipe.methods
     ]
-    found = request.grid([plan for _, plan in planned], data)
+    plans, kept = [plan for _, plan in planned], Kept(request.out / RUNS)
+    found = run_kept(plans, [data] * len(plans), kept, request.runs, request.engine, request.listener)
     return [with_context(one, {setting: value}) for (value, _), one in zip(planned, found, strict=True)]
 
 

@@ -13,7 +13,7 @@ The studies in ``papers/`` of a checkout use nothing of the library but its publ
 setting in their context),
 `FIRST_SOURCE` (the seed from which networks that attacks are made on count).
 
-*Searching settings*: `search_settings`, `Trial`, `best_trial`, `at_edge`, `CRITERIA`, `FACTORS`.
+*Searching settings*: `search_settings`, `Trial`, `best_trial`, `at_edge`, `FACTORS`.
 
 *Parts of a run*: `build_loss`, `AuditPlan`, `audit_model`, `training_findings`, `fixed_images`, `draw_at_most`,
 `draw_classes`, `open_folder` (a folder of pictures), `change_sheet`, `feature_unit`, `pair_head` (the head of two
@@ -22,7 +22,7 @@ classes in closed form), `calibrated_temperature` (that makes a network equally 
 
 *Random numbers*: `derived_seed` and `generator`: one seed, many independent streams, each known by its name.
 
-*Records*: `Record`, `ExhibitRecord`, `RunNote`, `Report`, `load_report`, `report_of` and `report_with` (findings as a
+*Records*: `Record`, `ExhibitRecord`, `RunNote`, `Report`, `report_of` and `report_with` (findings as a
 report), `SummaryRow`, `encode` and `decode` (plain values that JSON can hold, and back), `DESCRIPTIVE` (context that
 identifies no number), `markdown_table` (rows as a table), `Outcome`, `Better`, `Scalar`.
 
@@ -69,13 +69,13 @@ from clearance.experiments.provenance import report_of, report_with
 from clearance.experiments.recipe import Recipe, from_tree, identifier, to_tree
 from clearance.experiments.run import FIRST_SOURCE, RunFindings, RunPlan, training_findings
 from clearance.experiments.saved import load_run
-from clearance.experiments.search import CRITERIA, FACTORS, Trial, at_edge, best_trial, search_settings
+from clearance.experiments.search import FACTORS, Trial, at_edge, best_trial, search_settings
 from clearance.experiments.sweep import with_context
 from clearance.heads.ridge import pair_head
 from clearance.heads.scale import feature_unit
 from clearance.linear.temperature import calibrated_temperature
 from clearance.models._running import evaluating, with_channels_last
-from clearance.records import ExhibitRecord, Record, Report, RunNote, SummaryRow, load_report
+from clearance.records import ExhibitRecord, Record, Report, RunNote, SummaryRow
 from clearance.records.encoding import decode, encode
 from clearance.records.markdown import markdown_table
 from clearance.records.record import DESCRIPTIVE
@@ -107,7 +107,6 @@ from clearance.training.fit import Progress
 from clearance.vocabulary import Better, Outcome, Scalar
 
 __all__ = [
-    "CRITERIA",
     "DESCRIPTIVE",
     "FACTORS",
     "FIRST_SOURCE",
@@ -175,7 +174,6 @@ __all__ = [
     "identifier",
     "label_logarithmic",
     "listening",
-    "load_report",
     "load_run",
     "markdown_table",
     "marker",

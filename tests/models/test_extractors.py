@@ -10,12 +10,15 @@ from clearance import Method
 from clearance.experiments.catalogue import MODELS, resolve
 from clearance.experiments.saved import empty_model
 from clearance.models import convnet32, vgg16
+from clearance.models.extractors.convnet32 import small_convnet32
 
 CONVNET32 = ((64, 64), (128, 128), (256, 256))
+SMALL_CONVNET32 = ((32,), (64, 64), (128,))
 VGG16 = ((64, 64), (128, 128), (256,) * 3, (512,) * 3, (512,) * 3)
 
 EXTRACTORS = {
     "convnet32": (convnet32, CONVNET32, 4096),
+    "small-convnet32": (small_convnet32, SMALL_CONVNET32, 2048),
     "vgg16": (vgg16, VGG16, 512),
 }
 

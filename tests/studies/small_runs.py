@@ -19,7 +19,7 @@ def grid_here(noted, *, stop_after=None, broken=()):
     """A grid in this process that notes its plans; it may be interrupted, or lose some (method, seed)."""
     from clearance.experiments.run import failed, kept_findings
 
-    def run_grid(plans, data, directory, jobs, listener):
+    def run_grid(plans, data, directory, engine, listener, on_result=lambda _: None):
         found = []
         images = [data] * len(plans) if isinstance(data, RunData) else data
         for plan, own in zip(plans, images, strict=True):
@@ -33,6 +33,7 @@ def grid_here(noted, *, stop_after=None, broken=()):
                 raise KeyboardInterrupt
             noted.append(plan)
             found.append(run_method(plan, own, directory, own_process=True))
+            on_result(dict(enumerate(found)))
         return found
 
     return run_grid
@@ -40,7 +41,8 @@ def grid_here(noted, *, stop_after=None, broken=()):
 
 def grids_here(patch, noted, **how):
     """Let studies run their grids in this process (see grid_here); what training adds to memory is made up."""
-    patch.setattr("papers.engine.study.run_grid", grid_here(noted, **how))
+    for place in ("study", "kept"):
+        patch.setattr(f"papers.engine.{place}.run_grid", grid_here(noted, **how))
     patch.setattr("clearance.experiments.run.PeakMemory", Counted)
 
 

@@ -1,101 +1,157 @@
-"""The ledger of heads from one image per class: several reports and searches, and what was not run again."""
+"""Every method under every question: the plan, runs that are kept line by line, and the page made of the lines."""
 
-import csv
+import dataclasses
 import json
-from dataclasses import asdict
 
 import pytest
 
-from clearance.records import Record, Report
-from clearance.research import Trial
-from clearance.vocabulary import Measurement
-from papers.all_against_all import __main__ as command
-
-HEADS = [(head, samples) for samples in (10, 100) for head in ("retrained", "linear", "class mean")]
-
-
-def report(errors, seconds, day):
-    """Three seeds of some methods, by their one-image error and their time."""
-    records = []
-    for method, error in errors.items():
-        for seed in range(3):
-
-            def add(audit, name, value, unit="fraction", method=method, seed=seed, **context):
-                found = Measurement(audit, name, value, unit, 100, better="lower", context=context)
-                records.append(Record("digits", method, seed, found))
-
-            add("accuracy", "error", error / 2 + 0.001 * seed, split="test")
-            for head, samples in HEADS:
-                add(
-                    "co_adaptation",
-                    "error",
-                    error + 0.001 * seed * (1 + len(method)),
-                    head=head,
-                    samples=samples,
-                )
-            add("training", "seconds", seconds[method] * (1 + 0.1 * seed), "seconds")
-    return Report({}, {"torch": "2"}, f"run of {day}", f"{day}T00:00:00", tuple(records))
+from clearance.research import RunPlan, build_data, identifier
+from papers.all_against_all import page as pages
+from papers.all_against_all.matrix import QUESTIONS, WHOLE, Matrix, Work, read_matrix
+from papers.engine.kept import Kept, findings_in, key_of, run_kept
+from papers.engine.verify import verified_page
+from studies.small_runs import grid_here
 
 
-FLAT = "collapsed at step 9: all features are equal; lower the learning rate"
+def small_plan():
+    """The plan of digits with one method, one seed and a few steps."""
+    plan = read_matrix("digits")
+    few = {"epochs": 1, "seeds": 1}
+
+    def smaller(one):
+        start = one.recipe
+        heads = {"per_class": [1, 10, 100], "repetitions": [2, 1, 1], "least_steps": 5, "passes": 1}
+        settings = {
+            **start.audit_settings,
+            "robustness": {"epsilons": {"inf": [0.1]}, "images": 20, "steps": 2, "queries": 5},
+            "minimal_perturbation": {"images": 20, "steps": 2, "queries": 2},
+            "co_adaptation": {**heads, "all_images": False},
+            "new_classes": {"per_class": [5], "repetitions": [1]},
+            "likelihood": {"epsilons": [0.1], "steps": 1, "images": 40, "adaptive": []},
+        }
+        kept = {"plain": start.methods["plain"]}
+        steps = None if start.steps is None else 5
+        recipe = dataclasses.replace(start, **few, steps=steps, audit_settings=settings, methods=kept)
+        return dataclasses.replace(one, recipe=recipe)
+
+    return Matrix({name: smaller(one) for name, one in plan.conditions.items()}, {}, (1.0,))
 
 
-def trial(method, lr, error, status="finished at step 10"):
-    return Trial(method, lr, 10, 60, error, 0.001, error, (status, status))
+def test_every_method_of_the_catalogue_is_in_the_plan_and_every_question_has_a_condition():
+    from clearance.experiments.catalogue import METHODS
+
+    plan = read_matrix("digits")
+    assert set(METHODS) < set(plan.methods)
+    assert {question.condition for question in QUESTIONS} == set(plan.conditions)
+    assert all(one.recipe.seeds == 5 for one in plan.conditions.values())
+    steps = [plan.recipe("few images", name, 0).steps for name in ("plain", "plain-longer")]
+    assert steps == [300, 900]
+    assert len({plan.recipe("new classes", "plain", seed).left_out for seed in range(5)}) == 5
 
 
-@pytest.fixture
-def written(monkeypatch, tmp_path):
-    """The ledger of a first report, and then of two others of another day; the folder."""
-    monkeypatch.setattr(command, "RESULTS", tmp_path / "results")
-    command.RESULTS.mkdir()
-    reports = {
-        "first": report({"plain": 0.10, "foca": 0.03}, {"plain": 1.0, "foca": 3.0}, "2026-11-01"),
-        "second": report({"plain": 0.11, "center": 0.02}, {"plain": 20.0, "center": 22.0}, "2026-11-02"),
-        "longer": report({"plain-longer": 0.06}, {"plain-longer": 60.0}, "2026-11-02"),
-    }
-    trials = {
-        "first": [trial("plain", 0.1, 0.2), trial("plain", 0.2, 0.9, FLAT), trial("foca", 0.1, 0.1)],
-        "second": [trial("center", 0.1, 0.05), trial("center", 0.2, 0.04)],
-    }
-    for name, one in reports.items():
-        one.save(tmp_path / name)
-        rows = [asdict(t) for t in trials.get(name, [])]
-        (tmp_path / name / "search.json").write_text(json.dumps(rows), "utf-8")
-    command.main("digits", [str(tmp_path / "first")], [str(tmp_path / "first")])
-    command.main("digits", [str(tmp_path / "second")], [str(tmp_path / "second"), str(tmp_path / "longer")])
-    return tmp_path / "results"
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The small plan, run; what is left of it in a folder, and the plans that were run."""
+    folder = tmp_path_factory.mktemp("matrix")
+    noted: list[RunPlan] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("clearance.experiments.search.run_grid", grid_here([]))
+        patch.setattr("papers.engine.kept.run_grid", grid_here(noted))
+        work = Work(small_plan(), folder / "digits")
+        work.search(folder / "runs", 1, print)
+        work.run(folder / "runs", 1, print)
+    return folder, noted
 
 
-def cells(text):
-    table = text.partition("## The search")[0]
-    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
-    return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows}
+def test_every_question_is_answered(finished):
+    folder, noted = finished
+    assert len(noted) == 6
+    work = Work(small_plan(), folder / "digits")
+    for question in QUESTIONS:
+        assert sorted(question.values(work, "plain")) == [0], question.title
 
 
-def test_what_was_not_run_again_stays_and_the_baseline_comes_first(written):
-    table = cells((written / "digits.md").read_text("utf-8"))
-    assert [name for name in table if name in command.ORDER] == ["plain", "plain-longer", "foca", "center"]
-    assert table["plain"][1].startswith("11.")
-    assert table["foca"][1].startswith("3.")
+def test_on_another_day_nothing_is_run_again(finished, monkeypatch):
+    folder, _ = finished
+    again: list[RunPlan] = []
+    monkeypatch.setattr("clearance.experiments.search.run_grid", grid_here(again))
+    monkeypatch.setattr("papers.engine.kept.run_grid", grid_here(again))
+    work = Work(small_plan(), folder / "digits")
+    work.search(folder / "other", 1, print)
+    work.run(folder / "other", 1, print)
+    assert again == []
 
 
-def test_times_are_compared_within_a_day(written):
-    table = cells((written / "digits.md").read_text("utf-8"))
-    assert {name: table[name][-1] for name in ("plain", "plain-longer", "foca", "center")} == {
-        "plain": "1x", "plain-longer": "3.0x", "foca": "3.0x", "center": "1.1x"
-    }  # fmt: skip
+def test_the_page_is_made_of_the_lines_and_a_changed_digit_shows(finished, monkeypatch):
+    folder, _ = finished
+    monkeypatch.setattr(pages, "read_matrix", lambda dataset: small_plan())
+    path = pages.write_page(folder / "digits")
+    text = path.read_text("utf-8")
+    lines = folder / "digits" / "runs.jsonl"
+    assert "6 of 6 runs are finished" in text
+    assert "| plain | – | 1.0× |" in text
+    assert verified_page(lines).problems == ()
+    kept = lines.read_text("utf-8")
+    rows = [json.loads(line) for line in kept.splitlines()]
+    changed = next(one for one in rows[0]["records"] if one["audit"] == "accuracy")
+    changed["value"] += 0.01
+    lines.write_text("\n".join(map(json.dumps, rows)) + "\n", "utf-8")
+    assert verified_page(lines).problems == ("ledger.md is not what its lines give",)
+    lines.write_text(kept, "utf-8")
 
 
-def test_trials_of_both_searches_are_kept(written):
-    with (written / "digits-search.csv").open(encoding="utf-8", newline="") as file:
-        tried = [(row["method"], float(row["lr"])) for row in csv.DictReader(file)]
-    assert tried == [("plain", 0.1), ("plain", 0.2), ("foca", 0.1), ("center", 0.1), ("center", 0.2)]
-    chosen = (written / "digits.md").read_text("utf-8").partition("## The search")[2]
-    assert "| plain | one image error | 0.1 |" in chosen, "a status with a semicolon is one status"
+def test_before_anything_is_run_the_page_has_no_numbers(tmp_path):
+    folder = tmp_path / "digits"
+    assert "0 of 480 runs are finished" in pages.page(folder)
 
 
-def test_foca_is_compared_with_every_other_method(written):
-    text = (written / "digits.md").read_text("utf-8")
-    assert "- foca against plain, from 10 images: **better**" in text
-    assert "- foca against center, from 10 images: **worse**" in text
+class TestKept:
+    def plans(self, seeds=3):
+        recipe = dataclasses.replace(
+            small_plan().recipe(WHOLE, "plain", 0), audits=("accuracy",), audit_settings={}
+        )
+        return [RunPlan(recipe, "plain", seed) for seed in range(seeds)], [build_data(recipe)] * seeds
+
+    def run(self, folder, monkeypatch, noted, runs="runs", **how):
+        plans, data = self.plans()
+        monkeypatch.setattr("papers.engine.kept.run_grid", grid_here(noted, **how))
+        return run_kept(plans, data, Kept(folder / "runs.jsonl"), folder / runs, 1, print)
+
+    def test_a_study_goes_on_where_it_was_interrupted_with_the_lines_alone(self, tmp_path, monkeypatch):
+        first: list[RunPlan] = []
+        second: list[RunPlan] = []
+        with pytest.raises(KeyboardInterrupt):
+            self.run(tmp_path, monkeypatch, first, stop_after=2)
+        found = self.run(tmp_path, monkeypatch, second, runs="runs of another day")
+        assert [plan.seed for plan in first] == [0, 1]
+        assert [plan.seed for plan in second] == [2]
+        assert [one.note.seed for one in found] == [0, 1, 2]
+        assert all(
+            [r.measurement.name for r in one.records if r.measurement.audit == "accuracy"] for one in found
+        )
+
+    def test_a_line_that_was_cut_off_is_run_again(self, tmp_path, monkeypatch):
+        self.run(tmp_path, monkeypatch, [])
+        path = tmp_path / "runs.jsonl"
+        text = path.read_text("utf-8")
+        path.write_text(text[:-40], "utf-8")
+        again: list[RunPlan] = []
+        self.run(tmp_path, monkeypatch, again, runs="other")
+        assert [plan.seed for plan in again] == [2]
+        assert path.read_text("utf-8").count("\n") == 3
+
+    def test_a_run_that_failed_is_tried_again(self, tmp_path, monkeypatch):
+        again: list[RunPlan] = []
+        found = self.run(tmp_path, monkeypatch, [], broken=[("plain", 1)])
+        assert found[1].note.status == "failed: boom"
+        self.run(tmp_path, monkeypatch, again, runs="other")
+        assert [plan.seed for plan in again] == [1]
+
+    def test_other_settings_or_audits_are_another_run(self, tmp_path):
+        (plan, *_), _ = self.plans()
+        audited = dataclasses.replace(
+            plan, recipe=dataclasses.replace(plan.recipe, audits=("accuracy", "calibration"))
+        )
+        longer = dataclasses.replace(plan, recipe=dataclasses.replace(plan.recipe, epochs=2))
+        assert len({identifier(key_of(one)) for one in (plan, audited, longer)}) == 3
+        assert findings_in(Kept(tmp_path / "runs.jsonl"), plan) is None

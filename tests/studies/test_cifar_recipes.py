@@ -24,6 +24,7 @@ FILES = {
     "cifar100": ("cifar-100-binary", ["train.bin"], "test.bin"),
 }
 MODELS = {"cifar10": "convnet32", "cifar100": "vgg16"}
+STAGES = {"cifar10": "SMALL_STAGES", "cifar100": "STAGES"}
 NARROW = {"cifar10": ((2,), (4,), (4,)), "cifar100": ((2,), (4,), (4,), (8,), (8,))}
 SMALL_AUDITS: dict[str, dict[str, Any]] = {
     "co_adaptation": {"hidden": [4], "least_steps": 2, "passes": 1},
@@ -85,8 +86,8 @@ def done(request, tmp_path_factory):
     plans: list[RunPlan] = []
     with pytest.MonkeyPatch.context() as patch:
         extractor = importlib.import_module(f"clearance.models.extractors.{MODELS[dataset]}")
-        patch.setattr(extractor, "STAGES", NARROW[dataset])
-        patch.setattr(module, "run_grid", grid_here(plans))
+        patch.setattr(extractor, STAGES[dataset], NARROW[dataset])
+        patch.setattr("papers.engine.kept.run_grid", grid_here(plans))
         patch.setattr(module, "whole_recipe", lambda *given: scaled(whole_recipe(*given)))
         words = ["--dataset", dataset, "--root", str(root), "--out", str(out), "--jobs", "1"]
         main(["sato_2019", *words])

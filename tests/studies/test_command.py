@@ -51,6 +51,8 @@ def test_a_plan_names_claims_and_runs_and_does_nothing(run, tmp_path):
     ("words", "model", "length"),
     [
         (("elsayed_2018",), "large-margin-cnn", ("epochs", 300)),
+        (("elsayed_2018", "--dataset", "cifar10"), "resnet20", ("epochs", 60)),
+        (("sato_2019", "--dataset", "cifar10"), "convnet32", ("epochs", 60)),
         (("wan_2018",), "lenet-plus", ("steps", 20_000)),
         (("wan_2018", "--dataset", "cifar100", "--root", "files"), None, ("epochs", 307)),
     ],
@@ -68,7 +70,7 @@ def test_a_full_protocol_is_a_recipe_that_can_be_read_back(run, tmp_path, words,
 def test_a_full_protocol_that_is_not_there_is_refused(run):
     status, _, complaint = run("sato_2019", "--full-protocol")
     assert (status, complaint.count("\n")) == (2, 1)
-    assert "recipes in full size are kept for elsayed_2018 and wan_2018; got 'sato_2019'" in complaint
+    assert "sato_2019 (cifar10); got sato_2019 on mnist" in complaint
     status, shown, complaint = run("elsayed_2018", "--only", "noise", "--full-protocol")
     assert (status, shown) == (2, "")
     assert "not of one study; got --only noise" in complaint

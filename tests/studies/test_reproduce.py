@@ -8,15 +8,14 @@ import pytest
 
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.run import RunPlan, failed, run_method
+from clearance.experiments.run import RunPlan
 from clearance.models import extractors  # noqa: F401 - the recipes' models are there
 from clearance.records import Record, Report, RunNote
 from clearance.vocabulary import Measurement, Outcome
-from papers.engine import reproduce as module
-from papers.engine import study
 from papers.engine.catalogue import paper_claims
 from papers.engine.reproduce import reproduce, reproduce_recipe
 from papers.sato_2019 import weakness
+from studies.small_runs import grids_here
 
 CLAIMS = paper_claims("sato_2019")
 METHODS = ("plain", "noisy", "dropout", "batchnorm", "foca")
@@ -27,12 +26,7 @@ def in_this_process(monkeypatch):
     """Runs without a process each; `plans` notes what was run."""
     plans: list[RunPlan] = []
 
-    def run_grid(given, data, directory, jobs, listener):
-        plans.extend(given)
-        return [run_method(plan, data, directory) for plan in given]
-
-    monkeypatch.setattr(module, "run_grid", run_grid)
-    monkeypatch.setattr(study, "run_grid", run_grid)
+    grids_here(monkeypatch, plans)
     return plans
 
 
@@ -111,7 +105,7 @@ def test_a_small_recipe_gives_a_ledger_with_a_row_for_every_claim(tiny, in_this_
 
 
 def test_failed_runs_are_told(tiny, monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "run_grid", lambda plans, *_: [failed(plan, "boom") for plan in plans])
+    grids_here(monkeypatch, [], broken=[(method, 0) for method in METHODS])
     found = reproduce_recipe(CLAIMS, tiny, "c", 1, tmp_path)
     assert "5 runs, of which not finished: plain: 1 stopped, noisy: 1 stopped" in found.ledger.read_text(
         "utf-8"

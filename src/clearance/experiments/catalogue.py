@@ -66,6 +66,10 @@ MODELS = {
         "clearance.models.extractors.convnet32:convnet32",
         "six convolutions for 32x32 images, as three stages; 4,096 features",
     ),
+    "small-convnet32": Entry(
+        "clearance.models.extractors.convnet32:small_convnet32",
+        "four convolutions of half as many maps, for 32x32 images on a CPU; 2,048 features",
+    ),
     "large-margin-cnn": Entry(
         "clearance.models.extractors.large_margin_cnn:large_margin_cnn",
         "two 5x5 convolutions and a layer of 512 features, the MNIST network of Elsayed et al. (2018)",

@@ -7,6 +7,7 @@ from torch import nn
 from clearance.models.extractors._stages import check_images_of_32, convolution_stages
 
 STAGES = ((64, 64), (128, 128), (256, 256))
+SMALL_STAGES = ((32,), (64, 64), (128,))
 
 
 def convnet32(channels: int, size: int, norm: Literal["none", "batch"] = "none") -> nn.Sequential:
@@ -35,3 +36,16 @@ def convnet32(channels: int, size: int, norm: Literal["none", "batch"] = "none")
     """
     check_images_of_32("convnet32", channels, size, norm)
     return convolution_stages(channels, STAGES, norm)
+
+
+def small_convnet32(channels: int, size: int, norm: Literal["none", "batch"] = "none") -> nn.Sequential:
+    """:func:`convnet32` with half as many maps and one convolution in the first and last stage: 2,048 features.
+
+    An image of three channels takes 19.8 million multiply-adds, an eighth of convnet32's, for training on a CPU.
+
+    >>> import torch
+    >>> small_convnet32(3, 32)(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 2048])
+    """
+    check_images_of_32("small_convnet32", channels, size, norm)
+    return convolution_stages(channels, SMALL_STAGES, norm)

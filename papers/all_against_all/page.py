@@ -1,0 +1,157 @@
+"""The page of a dataset: one table of every method and question, what is significant, and how rates were chosen."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from clearance.research import (
+    LEVEL,
+    THIN,
+    Outcome,
+    compare_seeds,
+    holm,
+    markdown_table,
+    printed,
+    summarise,
+    write_bytes,
+)
+from papers.all_against_all.matrix import QUESTIONS, ROUNDS, Question, Work, read_matrix
+from papers.engine.ledger import mean_cell
+from papers.engine.study import DEFAULT_DATASET
+
+Better = Literal["lower", "higher"]
+PAGE = "ledger.md"
+BASELINE = "plain"
+Values = Mapping[str, Mapping[int, float]]  # by method and seed
+LOGARITHM = ("nats", "MiB")  # units whose ratios are compared, as those of times
+
+
+def write_page(folder: Path) -> Path:
+    """Write the page of a folder of results from the lines in it; its path."""
+    path = folder / PAGE
+    write_bytes(path, page(folder).encode())
+    return path
+
+
+def page(folder: Path) -> str:
+    """The Markdown page of a folder of results, which is called as its dataset."""
+    dataset = folder.name
+    work = Work(read_matrix(dataset), folder)
+    root = "" if dataset == DEFAULT_DATASET else " --root FOLDER"
+    command = f"python -m papers.all_against_all {dataset}{root}"
+    seeds = work.matrix.seeds
+    done = sum(len(work.found(c, m)) for c in work.matrix.conditions for m in work.matrix.methods)
+    runs = len(work.matrix.conditions) * len(work.matrix.methods) * seeds
+    parts = [
+        f"# Every method under every question: {dataset}",
+        f"`{command}`: {done} of {runs} runs are finished. Means over {seeds} seeds, on test images. **Bold**: better "
+        f"than {BASELINE}, *italics*: worse, where the 95 % t interval of the difference, paired over seeds, excludes "
+        "zero; one in twenty cells without a difference is marked by chance.",
+        _table(work),
+        "\n".join(f"- **{one.title}**: {one.words}" for one in QUESTIONS),
+        f"Time and memory are in units of plain training's. Time is processor time of one thread, the less of {ROUNDS} "
+        "training runs of each method.",
+        "## Who is best",
+        "The lowest mean (or the highest, where that is better), and the methods that are not significantly worse over "
+        "seeds, after Holm's adjustment for all comparisons with it.",
+        _best(work),
+        "## Intervals",
+        "Means with 95 % t intervals over seeds.",
+        _intervals(work),
+        "## Runs that collapsed or diverged",
+        _unfinished(work),
+        "## Learning rates",
+        "Chosen on a quarter of the training images that was held out; the test set was not read. In brackets the "
+        "number of trials.",
+        _rates(work),
+    ]
+    return "\n\n".join(parts).replace(THIN, " ") + "\n"
+
+
+def _answers(work: Work, question: Question) -> tuple[Values, str, Better]:
+    """Values by method and seed, their unit, and which direction is better."""
+    found = {method: question.values(work, method) for method in work.matrix.methods}
+    any_one = next((one for row in found.values() for one in row.values()), None)
+    better: Better = "higher" if any_one is not None and any_one.better == "higher" else "lower"
+    values = {name: {seed: one.value for seed, one in row.items()} for name, row in found.items() if row}
+    return values, any_one.unit if any_one else "", better
+
+
+def _table(work: Work) -> str:
+    columns = [(one, *_answers(work, one)) for one in QUESTIONS]
+    times = work.times()
+    rows = [["method", "time", *(question.title for question, *_ in columns)]]
+    for method in work.matrix.methods:
+        time = f"{times[method] / times[BASELINE]:.1f}×" if {method, BASELINE} <= set(times) else "–"
+        cells = [_cell(method, *column) for column in columns]
+        rows.append([method, time, *cells])
+    return markdown_table(rows)
+
+
+def _cell(method: str, question: Question, values: Values, unit: str, better: Better) -> str:
+    if method not in values:
+        return "–"
+    mean = summarise(values[method]).mean
+    plain = values.get(BASELINE, {})
+    if question.name == "memory":
+        return printed(mean / summarise(plain).mean, "factor") if plain else printed(mean, unit)
+    text = printed(mean, unit)
+    if method == BASELINE:
+        return text
+    verdict = compare_seeds(values[method], plain, better=better, log=unit in LOGARITHM).verdict
+    return {"better": f"**{text}**", "worse": f"*{text}*"}.get(verdict, text)
+
+
+def _best(work: Work) -> str:
+    rows = [["question", "best", "not told apart from it"]]
+    for question in QUESTIONS:
+        values, unit, better = _answers(work, question)
+        means = {name: summarise(row).mean for name, row in values.items()}
+        if not means or question.name == "memory":
+            continue
+        best = (min if better == "lower" else max)(means, key=lambda name: means[name])
+        compared = {
+            name: compare_seeds(row, values[best], better=better, log=unit in LOGARITHM)
+            for name, row in values.items()
+            if name != best
+        }
+        adjusted = holm({name: 1.0 if one.p is None else one.p for name, one in compared.items()})
+        alike = [name for name, p in adjusted.items() if p >= LEVEL]
+        rows.append([question.title, f"{best}, {printed(means[best], unit)}", ", ".join(alike) or "none"])
+    return markdown_table(rows)
+
+
+def _intervals(work: Work) -> str:
+    columns = [(one, *_answers(work, one)) for one in QUESTIONS]
+    rows = [["method", *(question.title for question, *_ in columns)]]
+    for method in work.matrix.methods:
+        cells = [
+            mean_cell(values[method], unit) if method in values else "–" for _, values, unit, _ in columns
+        ]
+        rows.append([method, *cells])
+    return markdown_table(rows)
+
+
+def _unfinished(work: Work) -> str:
+    """Runs that collapsed or diverged, a line for each method and condition; what was measured of them counts."""
+    lines = []
+    for method in work.matrix.methods:
+        for condition in work.matrix.conditions:
+            notes = [one.note for one in work.found(condition, method).values() if one.note is not None]
+            bad = [note.status for note in notes if note.outcome is not Outcome.FINISHED]
+            if bad:
+                lines.append(f"- {method}, {condition}: {len(bad)} of {len(notes)} runs, the first {bad[0]}")
+    return "\n".join(lines) or "None."
+
+
+def _rates(work: Work) -> str:
+    conditions = list(work.matrix.conditions)
+    rows = [["method", *conditions]]
+    for method in work.matrix.methods:
+        cells = []
+        for condition in conditions:
+            plan = work.plan(condition, method, 0)
+            trials = work.trials(method)
+            cells.append(f"{plan.settings.lr:g} ({len(trials)})" if plan and trials else "–")
+        rows.append([method, *cells])
+    return markdown_table(rows)
