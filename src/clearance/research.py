@@ -38,7 +38,7 @@ the `MARKERS`; `printed` and `THIN` (a number with its unit, as the report print
 
 *A command of its own*: `one_line_errors` (how it ends), `Console` (whose output is text, never markup),
 `check_engine_options`, `chosen_engine` and `engine_in_words` (for `--engine` and what goes with it), `listening`
-(progress on a terminal, as a listener), `default_jobs` and `Processes` (an executor of processes with one thread each).
+(progress on a terminal, as a listener), `Processes` (an executor of processes with one thread each).
 
 Importing this room imports torch. Its names may change between versions; those of :mod:`clearance` do not without a
 word in the changelog.
@@ -63,7 +63,7 @@ from clearance.data.subsets import draw_at_most, draw_classes
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.auditing import audit_model
 from clearance.experiments.build import RunData, build_data, build_loss
-from clearance.experiments.engines import Processes, default_jobs, one_thread
+from clearance.experiments.engines import Processes, one_thread
 from clearance.experiments.grid import Engine, Listener, plans_of, run_grid, silent
 from clearance.experiments.provenance import report_of, report_with
 from clearance.experiments.recipe import Recipe, from_tree, identifier, to_tree
@@ -157,7 +157,6 @@ __all__ = [
     "compare_seeds",
     "contact_sheet",
     "decode",
-    "default_jobs",
     "derived_seed",
     "describe",
     "draw_at_most",
