@@ -108,11 +108,12 @@ def _print_list() -> None:
 
 def _verify(write: bool, again: bool) -> None:
     """Recompute the committed ledgers, and say what is wrong and what nobody can check."""
+    from papers.all_against_all.page import verified_page
     from papers.engine.verify import ROOT, read_again, rewrite, verify
 
     for path in (*(rewrite() if write else ()), *(read_again() if again else ())):
         sys.stdout.write(f"written: {path.relative_to(ROOT.parent)}\n")
-    found = verify()
+    found = [*verify(), *map(verified_page, sorted(ROOT.glob("all_against_all/results/*/runs.jsonl")))]
     for one in found:
         name = one.path.relative_to(ROOT.parent)
         sys.stdout.writelines(f"wrong: {name}: {problem}\n" for problem in one.problems)

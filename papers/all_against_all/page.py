@@ -18,6 +18,7 @@ from clearance.research import (
 from papers.all_against_all.matrix import QUESTIONS, ROUNDS, Question, Work, read_matrix
 from papers.engine.ledger import mean_cell
 from papers.engine.study import DEFAULT_DATASET
+from papers.engine.verify import Verified
 
 Better = Literal["lower", "higher"]
 PAGE = "ledger.md"
@@ -31,6 +32,13 @@ def write_page(folder: Path) -> Path:
     path = folder / PAGE
     write_bytes(path, page(folder).encode())
     return path
+
+
+def verified_page(path: Path) -> Verified:
+    """A page made again from its ``runs.jsonl``: every mean, interval and comparison."""
+    kept = path.with_name(PAGE).read_text("utf-8")
+    problems = () if kept == page(path.parent) else (f"{PAGE} is not what its lines give",)
+    return Verified(path, problems, 0, path.read_text("utf-8").count("\n"))
 
 
 def page(folder: Path) -> str:

@@ -67,7 +67,6 @@ class Verified:
 def verify(root: Path = ROOT) -> list[Verified]:
     """Every committed ledger below a folder, and the READMEs' tables of verdicts."""
     found = [verified(path) for path in ledgers(root)]
-    found += [verified_page(path) for path in sorted(root.glob("all_against_all/results/*/runs.jsonl"))]
     for page in pages(root):
         text = page.read_text("utf-8")
         problems = unsupported(text, page.parent)
@@ -75,15 +74,6 @@ def verify(root: Path = ROOT) -> list[Verified]:
             problems.append("a table of verdicts is not that of the ledgers")
         found.append(Verified(page, tuple(problems), 0, 0))
     return found
-
-
-def verified_page(path: Path) -> Verified:
-    """The page of all methods on one dataset, made again from its lines: every mean, interval and comparison."""
-    from papers.all_against_all.page import PAGE, page
-
-    runs = path.read_text("utf-8").count("\n")
-    same = path.with_name(PAGE).read_text("utf-8") == page(path.parent)
-    return Verified(path, () if same else (f"{PAGE} is not what its lines give",), 0, runs)
 
 
 def pages(root: Path = ROOT) -> list[Path]:

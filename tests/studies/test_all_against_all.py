@@ -9,7 +9,6 @@ from clearance.research import RunPlan, build_data, identifier
 from papers.all_against_all import page as pages
 from papers.all_against_all.matrix import QUESTIONS, WHOLE, Matrix, Work, read_matrix
 from papers.engine.kept import Kept, findings_in, key_of, run_kept
-from papers.engine.verify import verified_page
 from studies.small_runs import grid_here
 
 
@@ -90,13 +89,13 @@ def test_the_page_is_made_of_the_lines_and_a_changed_digit_shows(finished, monke
     lines = folder / "digits" / "runs.jsonl"
     assert "6 of 6 runs are finished" in text
     assert "| plain | – | 1.0× |" in text
-    assert verified_page(lines).problems == ()
+    assert pages.verified_page(lines).problems == ()
     kept = lines.read_text("utf-8")
     rows = [json.loads(line) for line in kept.splitlines()]
     changed = next(one for one in rows[0]["records"] if one["audit"] == "accuracy")
     changed["value"] += 0.01
     lines.write_text("\n".join(map(json.dumps, rows)) + "\n", "utf-8")
-    assert verified_page(lines).problems == ("ledger.md is not what its lines give",)
+    assert pages.verified_page(lines).problems == ("ledger.md is not what its lines give",)
     lines.write_text(kept, "utf-8")
 
 
