@@ -1,6 +1,7 @@
 """Damaged and foreign checkpoints: all weights or none, and never those of a damaged file without a word."""
 
 import io
+import zipfile
 
 import pytest
 import safetensors.torch
@@ -89,3 +90,45 @@ VALUES = st.one_of(TENSORS, st.sampled_from(list(STATE.values())), plain_values(
 def test_files_of_any_content(place, content, entry):
     (place / "odd.pt").write_bytes(saved(content))
     used(place / "odd.pt", entry)
+
+
+def with_pickle(pickled):
+    """A file of torch.save whose description of the content is replaced."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(FILES["a.pt"])) as old, zipfile.ZipFile(made, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, pickled if name.endswith("data.pkl") else old.read(name))
+    return made.getvalue()
+
+
+PACKAGES = ("posix", "os", "builtins", "subprocess", "torch", "collections", "argparse", "a.b", "", "é")
+CLASSES = (
+    "system",
+    "exec",
+    "Popen",
+    "load",
+    "OrderedDict",
+    "Namespace",
+    "dict",
+    "x" * 600,
+    "a b",
+    "",
+    "a\x00",
+)
+
+
+@cases(60)
+@given(
+    package=st.sampled_from(PACKAGES),
+    name=st.sampled_from(CLASSES),
+    rest=st.sampled_from(
+        (b".", b")R.", b")\x81.", b")R}X\x01\x00\x00\x00aK\x01sb.", b"X\x01\x00\x00\x00a\x85R.")
+    ),
+)
+def test_objects_of_any_class(place, package, name, rest):
+    """Nothing of a class that a file names is run: as the whole content it holds no weights, whatever it is called."""
+    call = b"\x80\x02c" + f"{package}\n{name}\n".encode() + rest
+    (place / "odd.pt").write_bytes(with_pickle(call))
+    with one_line("odd.pt"):
+        load_weights(net(seed=1), place / "odd.pt")
+        raise AssertionError("loaded")

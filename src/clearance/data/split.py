@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from clearance.data.image_set import ImageSet
@@ -57,11 +58,11 @@ def read_split(path: str | PathLike[str], data: ImageSet) -> tuple[ImageSet, Ima
     if kind == ".csv":
         sides = _of_table(file, data)
     elif kind == ".txt":
-        sides = _of_list(_lines(file, data), data)
+        sides = _of_list(file, _lines(file, data), data)
     elif kind in (".pt", ".pth", ".npy", ".npz"):
         content = _stored(file)
         _check_numbered(file, data)
-        sides = _of_words(file, content) if isinstance(content, Mapping) else _of_list(content, data)
+        sides = _of_words(file, content) if isinstance(content, Mapping) else _of_list(file, content, data)
     else:
         raise ValueError(f"--split must be a .csv, .pt, .npz, .npy or .txt file; got {file.name}.")
     train, test = (_rows(file, rows, data) for rows in sides)
@@ -104,13 +105,13 @@ def _two_of(file: Path, sides: Mapping[str, Any]) -> tuple[Any, Any]:
     return train, test
 
 
-def _of_list(rows: Any, data: ImageSet) -> tuple[Any, Any]:
+def _of_list(file: Path, rows: Any, data: ImageSet) -> tuple[Any, Any]:
     chosen = np.zeros(len(data), dtype=bool)
-    numbers = np.asarray(rows).reshape(-1)
+    numbers = _flat(file, rows)
     if numbers.dtype == bool and len(numbers) == len(data):
         numbers = np.flatnonzero(numbers)
-    inside = [int(n) for n in numbers if 0 <= int(n) < len(data)]
-    chosen[inside] = True
+    if numbers.dtype.kind in "iu":
+        chosen[numbers[(numbers >= 0) & (numbers < len(data))]] = True
     return numbers, np.flatnonzero(~chosen)
 
 
@@ -135,6 +136,8 @@ def _stored(file: Path) -> Any:
         if file.suffix.lower() in (".npy", ".npz"):
             found = np.load(file, allow_pickle=False)
             return dict(found) if file.suffix.lower() == ".npz" else found
+        if torch.serialization.get_unsafe_globals_in_checkpoint(file):
+            raise ValueError("it holds more than tensors, lists and numbers")  # noqa: TRY301 - as what torch raises
         return torch.load(file, map_location="cpu", weights_only=True)  # noqa: TID251 - numbers alone
     except Exception as error:
         line = next(iter(str(error).splitlines()), "")
@@ -152,10 +155,18 @@ def _check_numbered(file: Path, data: ImageSet) -> None:
         )
 
 
+def _flat(file: Path, given: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(given).reshape(-1)
+    except (ValueError, TypeError) as error:  # lists of several lengths; a type that NumPy lacks
+        raise ValueError(f"{file.name} must hold plain lists of whole numbers: {error}") from error
+
+
 def _rows(file: Path, given: Any, data: ImageSet) -> Tensor:
-    rows = np.asarray(given).reshape(-1)
+    rows = _flat(file, given)
     if not len(rows) or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= len(data):
-        got = "none" if not len(rows) else f"{rows.dtype} from {rows.min()} to {rows.max()}"
+        ends = f" from {rows.min()} to {rows.max()}" if len(rows) and rows.dtype.kind in "iuf" else ""
+        got = f"{rows.dtype}{ends}" if len(rows) else "none"
         raise ValueError(
             f"{file.name} must name images of both sides by whole numbers from 0 to {len(data) - 1}, those of "
             f"{data.name!r}; got {got}."

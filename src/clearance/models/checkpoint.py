@@ -198,6 +198,9 @@ def _saved_by_torch(path: Path) -> Any:
         ) from error
 
 
+_LONGEST_NAME = 500  # letters of a class with its package
+
+
 class _Unread:
     """What stands for an object of any class but a tensor's: it takes its content and does nothing with it."""
 
@@ -224,11 +227,16 @@ def _stand_ins(path: Path) -> list[tuple[type, str]]:
     """For each name of a class or function in a file, a class that only holds its place: nothing of theirs is run.
 
     So arguments of the command line, NumPy's numbers, paths and configurations beside the weights do no harm.
+
+    Raises:
+        ValueError: If a name is longer than any class has; torch takes minutes to say that it does not know it.
     """
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
     except Exception:  # noqa: BLE001 - an old or damaged file; torch.load says what is wrong
         return []
+    if longest := next((name for name in names if len(name) > _LONGEST_NAME), None):
+        raise ValueError(f"it needs a class with a name of {len(longest)} letters")
     return [
         (_UnreadDict if name.lower().endswith("dict") else type(name, (_Unread,), {}), name)
         for name in names
