@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from clearance.data import gaussian_images
 
@@ -65,7 +66,7 @@ methods:
   foca: {base: none, way: foca, hidden: [4], per_class: 1, head_steps: 2, final_head_steps: 3}
 """
 
-NET = "from torch import nn\n\ndef build():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))\n"
+NET = "from torch import nn\n\ndef build():\n    return nn.Sequential(nn.Flatten(), nn.LazyLinear(3))\n"
 
 
 PROGRAMS = {sys.executable, "fc-list"}  # the second once, by matplotlib, for a list of fonts of its own
@@ -97,6 +98,12 @@ def home(tmp_path):
     for name, seed in (("train", 0), ("test", 1)):
         data = gaussian_images(seed=seed)
         np.savez(tmp_path / f"{name}.npz", images=data.images.numpy(), labels=data.labels.numpy())
+        for number, pixels in enumerate(data.images):
+            picture = tmp_path / "pets" / name / f"class{data.labels[number]}" / f"{number}.png"
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray((255 * pixels[0]).byte().numpy()).convert("RGB").save(picture)
+    sites = (f"{number},{'AB'[number % 2]}" for number in range(len(data)))
+    (tmp_path / "sites.csv").write_text("\n".join(["image,site", *sites]))
     (tmp_path / "home").mkdir()
     (tmp_path / "mine.yaml").write_text(RECIPE)
     (tmp_path / "net.py").write_text(NET)
@@ -124,12 +131,24 @@ def outside(found, home):
 @pytest.mark.slow
 def test_nothing_leaves_and_nothing_is_written_elsewhere(home):
     out = Path("out")
-    sets = ("--train", "npz:train.npz", "--test", "npz:test.npz", "--audits", "accuracy,calibration")
+    sets = (
+        "--train",
+        "npz:train.npz",
+        "--test",
+        "npz:test.npz",
+        "--audits",
+        "accuracy,performance,calibration",
+    )
+    folders = ("--train", "folder:pets/train", "--test", "folder:pets/test")  # every default audit
     found = watched(
         home,
         ("compare", "--recipe", "mine.yaml", "--jobs", 2, "--out", out / "compared"),
         ("train", "--recipe", "mine.yaml", "--method", "plain", "--out", out / "runs"),
-        ("audit", "net.py:build", *sets, "--out", out / "audit"),
+        ("search", "--recipe", "mine.yaml", "--methods", "plain", "--seeds", 1, "--choose-by", "own_error",
+         "--jobs", 1, "--out", out / "searched"),
+        ("audit", "net.py:build", *sets, "--slices", "sites.csv", "--out", out / "audit"),
+        ("audit", "net.py:build", *folders, "--out", out / "pictures"),
+        ("diff", out / "audit", out / "audit", "--out", out / "diff"),
         ("report", out / "audit"),
         ("check", out / "audit", "--against", out / "audit", "--fail-if", "accuracy drops 1pt",
          "--junit", out / "check.xml", "--markdown", out / "check.md"),
