@@ -120,7 +120,23 @@ def test_a_folder_without_a_classifier_is_refused(folder):
         cl.load_pretrained(f"hf:{where}")
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}"])
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+@pytest.mark.parametrize("damage", ["cut", "another kind", "deep"])
+def test_a_damaged_folder_is_one_error(folder, name, damage):
+    where, _ = folder
+    content = (where / name).read_bytes()
+    known = json.loads((where / "config.json").read_text("utf-8"))
+    damaged = {
+        "cut": content[: len(content) // 2],
+        "another kind": json.dumps({**known, "hidden_sizes": "many"}).encode(),
+        "deep": b"[" * 100_000,
+    }
+    (where / name).write_bytes(damaged[damage])
+    with pytest.raises(ValueError, match=r"^hf:net cannot be loaded: [^\n]+$"):
+        cl.load_pretrained(f"hf:{where}")
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "[" * 100_000, '{"size": [[]]}'])
 def test_a_damaged_image_processor_is_named(folder, content):
     where, _ = folder
     (where / "preprocessor_config.json").write_text(content)

@@ -177,8 +177,9 @@ def _hugging_face(folder: Path) -> tuple[nn.Module, Preprocessing, str]:
         module, report = transformers.AutoModelForImageClassification.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, output_loading_info=True
         )
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
-        raise ValueError(f"hf:{folder.name} cannot be loaded: {' '.join(str(error).split())}") from error
+    except Exception as error:  # of many kinds, for a folder that is damaged
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"hf:{folder.name} cannot be loaded: {reason}") from error
     lost = [*report["missing_keys"], *(str(each[0]) for each in report["mismatched_keys"])]
     if lost:
         raise ValueError(
@@ -198,7 +199,7 @@ def _processor(file: Path) -> Preprocessing:
     try:
         content = json.loads(file.read_text("utf-8"))
         return preprocessing_of(content.get("image_processor", content))
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{file.name} must describe an image processor; got: {error}. Save it again."
         ) from error
