@@ -75,7 +75,7 @@ def test_few_leaked_images_and_other_duplicates_are_no_alarm():
     assert not said(duplicates(9, 0))[1]
     words, alarm = said(duplicates(0, 0, within=7, conflicting=3))
     assert (
-        "7 images of train are duplicates of others there and 3 images have a duplicate with another label"
+        "7 of the images of train duplicate another there and 3 of all images have a duplicate with another label"
         in words
     )
     assert not alarm

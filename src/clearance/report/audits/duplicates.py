@@ -62,11 +62,17 @@ def _within(findings: Findings, files: str) -> Finding:
         counts = _counts(findings, name)
         if counts is not None and (number := counts[0].value + counts[1].value):
             parts.append(
-                Markup("{} images of {} are duplicates of others there").format(data(number, "count"), name)
+                Markup("{} of the images of {} {} another there").format(
+                    data(number, "count"), name, "duplicates" if number == 1 else "duplicate"
+                )
             )
     two = findings.row("mean", AUDIT, "conflicting_labels")
     if two is not None and two.value:
-        parts.append(Markup("{} images have a duplicate with another label").format(data(two.value, "count")))
+        parts.append(
+            Markup("{} of all images {} a duplicate with another label").format(
+                data(two.value, "count"), "has" if two.value == 1 else "have"
+            )
+        )
     said = Markup("No test image was found among the training images, exactly or nearly.")
     if not parts:
         return Finding("Duplicates", "fine", said)
