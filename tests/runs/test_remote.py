@@ -9,6 +9,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from clearance.runs.manifest import sha256
 from clearance.runs.remote import RemoteRuns
 
 
@@ -130,3 +131,28 @@ def test_an_object_that_was_changed_is_an_error(tmp_path):
     runs.write(f"run/attempts/{attempt.id}/result.json", b"{ }")
     with pytest.raises(ValueError, match=r"result.json must be as it was written; it is changed"):
         runs.fetch("run", tmp_path / "again")
+
+
+@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/../../evil", "..\\evil"])
+def test_nothing_is_written_outside_the_runs_folder(tmp_path, name):
+    """Whoever can write to the storage writes nowhere else."""
+    runs = RemoteRuns(f"memory://{tmp_path.name}")
+    listing = json.dumps({"attempt": "a", "step": 1, "files": {name: sha256(b"x")}}).encode()
+    runs.write("run/attempts/a/evil", b"x")
+    runs.write("run/manifest.json", listing)
+    with pytest.raises(ValueError, match=r"run/manifest.json must name files of its run; got"):
+        runs.fetch("run", tmp_path / "run")
+    runs.write("other/attempts/a/state", listing)
+    with (
+        pytest.raises(ValueError, match=r"attempts/a/state must name files of its run; got"),
+        runs.attempt("other", tmp_path / "other"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"null", b"[" * 100_000])
+def test_a_damaged_manifest_is_one_error(tmp_path, content):
+    runs = RemoteRuns("memory://damaged")
+    runs.write("run/manifest.json", content)
+    with pytest.raises(ValueError, match=r"run/manifest.json must name files and their SHA-256; got"):
+        runs.fetch("run", tmp_path / "run")

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from clearance.runs.directory import LOCK, newest_step
@@ -57,7 +57,7 @@ class RemoteRuns:
     >>> runs = RemoteRuns("memory://bucket/runs")
     >>> with tempfile.TemporaryDirectory() as scratch, runs.attempt("one", Path(scratch, "one")) as attempt:
     ...     _ = Path(scratch, "one", "result.json").write_text("{}")
-    ...     attempt.publish()
+    ...     _ = attempt.publish()
     >>> with tempfile.TemporaryDirectory() as scratch:
     ...     runs.fetch("one", Path(scratch, "one")), Path(scratch, "one", "result.json").read_text()
     (True, '{}')
@@ -190,8 +190,33 @@ class RemoteRuns:
         return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
 
     def _manifest(self, name: str) -> dict[str, Any] | None:
-        data = self._read(f"{name}/{MANIFEST}")
-        return None if data is None else json.loads(data)
+        return self._listing(f"{name}/{MANIFEST}")
+
+    def _listing(self, place: str) -> dict[str, Any] | None:
+        """A manifest or a state; None if there is none.
+
+        Raises:
+            ValueError: It is damaged, or names a file outside the run's folder: whoever can write to the storage must
+                not write elsewhere on this machine.
+        """
+        data = self._read(place)
+        if data is None:
+            return None
+        try:
+            found: dict[str, Any] = json.loads(data)
+            names = [PurePosixPath(name) for name in found["files"]]
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            raise ValueError(
+                f"{self.address}/{place} must name files and their SHA-256; got {type(error).__name__}: {error}. "
+                "Restore it, or delete its run to start over."
+            ) from error
+        if outside := [
+            str(name) for name in names if name.is_absolute() or ".." in name.parts or "\\" in str(name)
+        ]:
+            raise ValueError(
+                f"{self.address}/{place} must name files of its run; got {outside[0]!r}. Delete its run to start over."
+            )
+        return found
 
     def _copy(self, places: dict[str, str], digests: dict[str, str], folder: Path) -> None:
         for file, place in places.items():
@@ -338,9 +363,8 @@ class Attempt:
         self.folder.mkdir(parents=True)
         states: list[tuple[int, str, dict[str, str]]] = []
         for attempt in self.runs._names(f"{self.name}/attempts"):
-            data = self.runs._read(f"{self.name}/attempts/{attempt}/state")
-            if data is not None:
-                state = json.loads(data)
+            state = self.runs._listing(f"{self.name}/attempts/{attempt}/state")
+            if state is not None:
                 states.append((state["step"], attempt, state["files"]))
         for _, attempt, files in sorted(states, reverse=True, key=lambda one: one[0]):
             place = f"{self.name}/attempts/{attempt}"
