@@ -94,7 +94,13 @@ AUDITS = {
     ),
     "low_dimension": AuditCase(
         LowDimension(),
-        {"lda_eigenvalue": 0.0, "threshold_error": 1.0, "first_axis_share": 0.0, "effective_rank": 6.0},
+        {
+            "lda_eigenvalue": 0.0,
+            "threshold_error": 1.0,
+            "first_axis_share": 0.0,
+            "plane_axis_share": 0.0,
+            "effective_rank": 6.0,
+        },
     ),
     "neural_collapse": AuditCase(
         NeuralCollapse(heads=2),

@@ -150,6 +150,16 @@ def test_p1_rays_are_lines_and_unit_length_makes_them_points():
         assert eigenvalues["a", eps, "train"].value == pytest.approx(expected, rel=1e-5)
 
 
+def test_in_the_plane_of_the_picture_shares_are_those_of_numpy(findings):
+    """Axes of the training features by SVD; the larger variance of each class of test features on them."""
+    train, test = rows(TRAIN), rows(TEST)
+    axes = np.linalg.svd(train - train.mean(axis=0), full_matrices=False)[2][:2]
+    spectra = [np.linalg.eigvalsh(np.cov((test[TEST.labels.numpy() == k] @ axes.T).T)) for k in range(3)]
+    (found,) = (m for m in findings.measurements if m.name == "plane_axis_share")
+    assert found.value == pytest.approx(np.mean([s.max() / s.sum() for s in spectra]), rel=1e-6)
+    assert 0.5 <= found.value <= 1
+
+
 def test_exhibits_are_pictures_of_what_was_measured(findings):
     spectrum, line, plane = findings.exhibits
     assert (spectrum.kind, line.kind, plane.kind) == ("curve", "scatter", "scatter")

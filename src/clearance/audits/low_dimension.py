@@ -31,8 +31,10 @@ class LowDimension(Audit):
     no held-out image was used. It is the number to use.
 
     ``first_axis_share``: share of a class's variance, held out, on its first principal axis (1: a line); for
-    each class and their mean. ``effective_rank``: exp(entropy) of the shares of variance, of all held-out
-    features (``class`` all) and within a class (``class`` mean). Both are of the features as they are.
+    each class and their mean. ``plane_axis_share``: the mean of the same after projection on the plane of the first
+    two principal axes of the training features, the plane of the picture. ``effective_rank``: exp(entropy) of the
+    shares of variance, of all held-out features (``class`` all) and within a class (``class`` mean). All are of the
+    features as they are.
 
     Source: Sato et al. (2019), section 4.3, Table 1 and Fig. 4 (first class; eps not stated; errors chosen on
     test). Roy and Vetterli (2007) for the rank.
@@ -72,7 +74,12 @@ class LowDimension(Audit):
     def examine(self, subject: Subject) -> Findings:
         """Directions that set classes apart, then spectra, then pictures."""
         lines = _Lines(subject) if are_a_cloud(subject.train_features, subject.test_features) else None
-        found = [*self._directions(subject, lines), *_dimensions(subject, whole=lines is not None)]
+        whole = lines is not None
+        found = [
+            *self._directions(subject, lines),
+            *_dimensions(subject, whole=whole),
+            _in_the_plane(subject, whole=whole),
+        ]
         # Of a broken extractor something is drawn too: 0 for what is not a number.
         train, test = (f.nan_to_num(0.0, 0.0, 0.0) for f in (subject.train_features, subject.test_features))
         scores = lines.scores(0, self.regulariser)[1] if lines else torch.zeros(len(test))
@@ -147,6 +154,25 @@ def _dimensions(subject: Subject, *, whole: bool) -> Iterator[Measurement]:
     )
     yield _measured(rank, overall, len(labels), {"class": "all"}, "count")
     yield _measured(rank, float(ranks.mean()), classes, mean, "count", spread=float(ranks.std()))
+
+
+def _in_the_plane(subject: Subject, *, whole: bool) -> Measurement:
+    shares = torch.zeros(subject.classes, dtype=torch.float64)
+    if whole:
+        places = subject.test_features.double() @ principal_axes(subject.train_features, 2).T
+        classes = (places[subject.test.labels == k] for k in range(subject.classes))
+        shares = torch.tensor([first_axis_share(covariance_spectrum(own)) for own in classes])
+    spread = float(shares.std())
+    context: dict[str, Scalar] = {"class": "mean"}
+    return _measured(
+        "plane_axis_share",
+        float(shares.mean()),
+        len(shares),
+        context,
+        "fraction",
+        better="higher",
+        spread=spread,
+    )
 
 
 def _measured(

@@ -217,6 +217,7 @@ def _column(name: str, choice: str, classes: str) -> str:
 def _dimensions(findings: Findings) -> Compact | None:
     wanted = (
         ("share of a class's spread on its first direction", "first_axis_share", "mean"),
+        ("the same in the plane of the picture", "plane_axis_share", "mean"),
         ("effective dimension of a class", "effective_rank", "mean"),
         ("effective dimension of all images", "effective_rank", "all"),
     )
@@ -291,6 +292,13 @@ PAGE = AuditPage(
             "The share of a class's variance along a single direction.",
             "100 % means that the class is a line. The paper found classes close to lines with FOCA.",
             "It says nothing about errors.",
+        ),
+        "plane_axis_share": Term(
+            "Share of a class's spread on one direction of the picture",
+            "The same in the plane of the picture: features are first projected on the two directions in which the "
+            "training images differ most.",
+            "100 % means that the class is a line in the picture; 50 % is the least.",
+            "It leaves out all other directions.",
         ),
         "effective_rank": Term(
             "Effective dimension",
