@@ -39,9 +39,7 @@ class Hosted:
             raise TypeError(f"`objective` must be a Loss or FOCA; got {type(objective).__name__}.")
         if isinstance(objective, FOCA):
             if images is None:
-                raise ValueError(
-                    "`images` must be the training images under FOCA, which trains heads on them; got none."
-                )
+                raise ValueError("`images` must be the training images under FOCA, for its heads; got none.")
             images = open_images(images)
             model.head.requires_grad_(requires_grad=False)
         self.foca = objective if isinstance(objective, FOCA) else None
