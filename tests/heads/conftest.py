@@ -20,8 +20,8 @@ def step_rows(count, training, generator):
     return rows[: training.steps]
 
 
-def train_alone(head, features, labels, training, *, rows, mask=None, loss=None):
-    """One module, one optimiser, one step at a time; a step without any sample has gradient 0."""
+def train_alone(head, features, labels, training, *, rows, loss=None):
+    """One module, one optimiser, one step at a time."""
     loss = loss or (lambda logits, labels: F.cross_entropy(logits, labels, reduction="none"))
     optimizer = torch.optim.SGD(
         head.parameters(),
@@ -31,9 +31,8 @@ def train_alone(head, features, labels, training, *, rows, mask=None, loss=None)
         weight_decay=training.weight_decay,
     )
     for chosen in rows:
-        counted = chosen if mask is None else chosen[mask[chosen]]
         optimizer.zero_grad(set_to_none=False)
-        total = loss(head(features[counted]), labels[counted]).sum() / max(1, len(counted))
+        total = loss(head(features[chosen]), labels[chosen]).mean()
         total.backward()
         optimizer.step()
     return head
@@ -43,7 +42,7 @@ def train_alone(head, features, labels, training, *, rows, mask=None, loss=None)
 def loop_of_modules():
     """Train each head of a stack alone; stacked parameters by name."""
 
-    def trained(stack, features, labels, training, *, mask=None, loss=None, generator=None):
+    def trained(stack, features, labels, training, *, loss=None, generator=None):
         rows = step_rows(features.shape[-2], training, generator)
         heads = []
         for k in range(len(stack)):
@@ -58,7 +57,6 @@ def loop_of_modules():
                     labels[k] if labels.ndim == 2 else labels,
                     training,
                     rows=rows,
-                    mask=None if mask is None else mask[k],
                     loss=loss,
                 )
             )

@@ -1,4 +1,4 @@
-"""train_heads moves each head exactly as torch.optim.SGD moves it alone; ragged sets, divergence, misfits."""
+"""train_heads moves each head exactly as torch.optim.SGD moves it alone; divergence, misfits."""
 
 import dataclasses
 
@@ -117,98 +117,18 @@ def test_labels_of_all_heads_or_of_each(fresh, cloud, assert_same_heads):
 def test_rows_into_a_pool_equal_gathered_sets(
     norm, batch_size, at_once, fresh, cloud, loop_of_modules, monkeypatch, assert_same_heads
 ):
-    """Five heads in chunks of every size; ragged by a mask, which must follow its head into the chunk."""
+    """Five heads in chunks of every size."""
     pool, labels = cloud(None, 30, 14, C=14)
     rows = torch.randint(30, (5, 6), generator=torch.Generator().manual_seed(4))
-    mask = torch.rand(5, 6, generator=torch.Generator().manual_seed(5)) < 0.7
-    mask[:, 2] = True
     head = nn.Sequential(nn.LayerNorm(14) if norm else nn.Identity(), MLP((14, 6, 14)))
     stack = fresh(head.double() if norm else head[1].double(), count=5, std=0.2)
     monkeypatch.setattr("clearance.heads.train._heads_at_once", lambda rows, features: at_once)
     training = HeadTraining(steps=3, lr=0.1, momentum=0.9, weight_decay=0.1, batch_size=batch_size)
     draws = [torch.Generator().manual_seed(3) for _ in range(2)]
-    found = train_heads(stack, pool, labels, training, rows=rows, mask=mask, generator=draws[0])
-    expected = loop_of_modules(stack, pool[rows], labels[rows], training, mask=mask, generator=draws[1])
+    found = train_heads(stack, pool, labels, training, rows=rows, generator=draws[0])
+    expected = loop_of_modules(stack, pool[rows], labels[rows], training, generator=draws[1])
     assert_same_heads(found.stack.parameters, expected)
     assert found.diverged.shape == (5,)
-
-
-# Ragged sets by a mask: a head trains on its own samples, whatever fills the rest.
-
-
-FULL = HeadTraining(steps=5, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1)
-SHORT = HeadTraining(steps=3, lr=1e-3)
-
-
-def ragged(features, labels, lengths, filler):
-    """Only the first samples of each head count; the others hold `filler`."""
-    mask = torch.arange(features.shape[1]) < torch.tensor(lengths)[:, None]
-    return torch.where(mask[..., None], features, filler), torch.where(mask, labels, 0), mask
-
-
-@pytest.mark.parametrize("D", [9, 20], ids=["dense", "gram"])
-@pytest.mark.parametrize("filler", [0.0, 1e3])
-def test_padding_does_not_matter(any_head, D, filler, fresh, cloud, loop_of_modules, assert_same_heads):
-    """Each head as if it were alone with exactly its own samples, not a masked mean of all."""
-    lengths = (8, 1, 5)
-    features, labels = cloud(3, 8, D, C=D)
-    stack = fresh(any_head(D, D), std=0.2)
-    padded, padded_labels, mask = ragged(features, labels, lengths, filler)
-    found = train_heads(stack, padded, padded_labels, FULL, mask=mask).stack
-    for k, length in enumerate(lengths):
-        alone = loop_of_modules(
-            stack.select(torch.tensor([k])), features[k : k + 1, :length], labels[k : k + 1, :length], FULL
-        )
-        assert_same_heads(found.select(torch.tensor([k])).parameters, alone)
-
-
-@pytest.mark.parametrize("own", [True, False], ids=["own features", "shared features"])
-def test_minibatches_average_over_the_samples_that_count(
-    any_head, own, fresh, cloud, loop_of_modules, assert_same_heads
-):
-    """Head 1 counts one sample: most of its steps have none, and then only momentum and decay move it."""
-    features, labels = cloud(3 if own else None, 8, 9, C=9)
-    mask = torch.rand(3, 8, generator=torch.Generator().manual_seed(2)) < 0.6
-    mask[1] = torch.arange(8) == 4
-    mask[2, 0] = True
-    stack = fresh(any_head(9, 9), std=0.2)
-    training = HeadTraining(steps=10, lr=0.1, momentum=0.9, weight_decay=0.1, batch_size=3)
-    draws = [torch.Generator().manual_seed(3) for _ in range(2)]
-    found = train_heads(stack, features, labels, training, mask=mask, generator=draws[0])
-    expected = loop_of_modules(stack, features, labels, training, mask=mask, generator=draws[1])
-    assert_same_heads(found.stack.parameters, expected)
-
-
-def test_a_mask_of_all_is_no_mask(linear_relu, fresh, cloud, assert_same_heads):
-    for D in (6, 20):
-        features, labels = cloud(3, 8, D)
-        stack = fresh(linear_relu(D, 3))
-        masked = train_heads(stack, features, labels, FULL, mask=torch.ones(3, 8, dtype=torch.bool))
-        assert_same_heads(
-            masked.stack.parameters, train_heads(stack, features, labels, FULL).stack.parameters, 0.0
-        )
-
-
-@pytest.mark.parametrize("D", [9, 20], ids=["dense", "gram"])
-def test_a_loss_that_is_no_number_on_padding_does_not_spread(any_head, D, fresh, cloud):
-    """Logits of padding may reach any value: their loss and its gradient are left out, not taken times 0."""
-
-    def barrier(logits, labels):
-        true = logits.gather(-1, labels[:, None])[:, 0]
-        return -(2500 - true.square()).sqrt()  # beyond 50 neither it nor its gradient is a number
-
-    assert barrier(torch.tensor([[60.0]]), torch.tensor([0])).isnan().all()
-    features, labels = cloud(3, 8, D, C=D)
-    features, labels, mask = ragged(features, labels, (8, 2, 5), 1e3)
-    found = train_heads(fresh(any_head(D, D), std=0.2), features, labels, SHORT, mask=mask, loss=barrier)
-    assert not found.diverged.any()
-
-
-def test_a_head_without_any_sample_is_refused(fresh, cloud):
-    mask = torch.tensor([[True] * 8, [False] * 8, [True] * 8])
-    features, labels = cloud(3, 8, 6)
-    with pytest.raises(ValueError, match="at least one sample for every head"):
-        train_heads(fresh(nn.Linear(6, 3)), features, labels, FULL, mask=mask)
 
 
 # A head whose numbers left the finite is named, left out, and harms no other.
@@ -344,21 +264,20 @@ def test_minibatches_need_a_generator(fresh, cloud):
 
 
 @pytest.mark.parametrize(
-    ("features", "labels", "rows", "mask"),
+    ("features", "labels", "rows"),
     [
-        ((2, 8, 6), (2, 8), None, None),
-        ((8, 6), (7,), None, None),
-        ((3, 8, 6), (2, 8), None, None),
-        ((6,), (6,), None, None),
-        ((3, 8, 6), (3, 8), None, (3, 7)),
-        ((8, 6), (8,), None, (8,)),
-        ((8, 6), (8,), (2, 4), None),
-        ((8, 6), (3, 8), (3, 4), None),
-        ((3, 8, 6), (3, 8), (3, 4), None),
-        ((8, 6), (8,), (3, 4), (3, 8)),
+        ((2, 8, 6), (2, 8), None),
+        ((8, 6), (7,), None),
+        ((3, 8, 6), (2, 8), None),
+        ((6,), (6,), None),
+        ((0, 6), (0,), None),
+        ((8, 6), (8,), (2, 4)),
+        ((8, 6), (8,), (3, 0)),
+        ((8, 6), (3, 8), (3, 4)),
+        ((3, 8, 6), (3, 8), (3, 4)),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(features, labels, rows, mask, fresh):
+def test_shapes_that_do_not_fit_are_refused(features, labels, rows, fresh):
     with pytest.raises(ValueError, match=r"must be .*; got "):
         train_heads(
             fresh(nn.Linear(6, 3)),
@@ -366,7 +285,6 @@ def test_shapes_that_do_not_fit_are_refused(features, labels, rows, mask, fresh)
             torch.zeros(labels, dtype=torch.long),
             HeadTraining(steps=1),
             rows=None if rows is None else torch.zeros(rows, dtype=torch.long),
-            mask=None if mask is None else torch.ones(mask, dtype=torch.bool),
         )
 
 

@@ -77,7 +77,6 @@ def train_heads(
     training: HeadTraining,
     *,
     rows: Tensor | None = None,
-    mask: Tensor | None = None,
     loss: SampleLoss | None = None,
     generator: torch.Generator | None = None,
 ) -> TrainedHeads:
@@ -97,12 +96,10 @@ def train_heads(
         training: Steps and their size.
         rows: Index (K, n) into a pool `features` (N, D) with `labels` (N,): head k trains on
             ``features[rows[k]]``. Heads are then taken in chunks that bound memory.
-        mask: Boolean (K, n): which samples count, for ragged sets. Every head needs one at least. What fills
-            the rest does not matter, as long as it is finite and its labels are classes.
         loss: (logits (m, C), labels (m,)) to a loss for each sample (m,); None is softmax cross-entropy,
             whose gradient is written out.
         generator: Draws the order of minibatches; needed where `training.batch_size` is below n. All
-            heads read the same rows in a step; a head's mean is over its unmasked ones.
+            heads read the same rows in a step.
 
     Raises:
         ValueError: If shapes do not fit, or minibatches lack a generator.
@@ -114,15 +111,14 @@ def train_heads(
     True
     """
     features, labels = features.detach(), labels.detach()
-    _check_shapes(stack, features, labels, rows, mask)
+    _check_shapes(stack, features, labels, rows)
     count = rows.shape[1] if rows is not None else features.shape[-2]
     batches = list(_batches(count, training, generator))
     chunks = []
     for part in torch.arange(len(stack)).split(_heads_at_once(rows, features)):
         chosen_features, chosen_labels = _data_of(part, features, labels, rows)
-        chosen_mask = None if mask is None else mask[part]
         heads = stack if len(part) == len(stack) else stack.select(part)
-        gradient = _gradient_for(heads, chosen_features, chosen_labels, chosen_mask, loss, training)
+        gradient = _gradient_for(heads, chosen_features, chosen_labels, loss, training)
         chunks.append(_descend(heads, gradient, batches, training))
     return _join(chunks)
 
@@ -177,29 +173,22 @@ def _join(chunks: list[TrainedHeads]) -> TrainedHeads:
     return replace(chunks[0], stack=stack, diverged=torch.cat([chunk.diverged for chunk in chunks]))
 
 
-def _check_shapes(
-    stack: HeadStack, features: Tensor, labels: Tensor, rows: Tensor | None, mask: Tensor | None
-) -> None:
+def _check_shapes(stack: HeadStack, features: Tensor, labels: Tensor, rows: Tensor | None) -> None:
     K = len(stack)
     if rows is not None:
-        if features.ndim != 2 or labels.shape != features.shape[:1] or rows.ndim != 2 or len(rows) != K:
+        fits = features.ndim == 2 and labels.shape == features.shape[:1]
+        if not fits or rows.ndim != 2 or len(rows) != K or rows.shape[1] == 0:
             raise ValueError(
-                f"with `rows` ({K}, n), `features` must be (N, D) and `labels` (N,); got rows "
+                f"with `rows` ({K}, n), n at least 1, `features` must be (N, D) and `labels` (N,); got rows "
                 f"{tuple(rows.shape)}, features {tuple(features.shape)}, labels {tuple(labels.shape)}."
             )
-        count = rows.shape[1]
-    else:
-        fits = features.ndim == 2 or (features.ndim == 3 and len(features) == K)
-        count = features.shape[-2] if features.ndim >= 2 else 0
-        if not fits or labels.shape not in ((count,), (K, count)):
-            raise ValueError(
-                f"`features` must be (n, D) or ({K}, n, D) and `labels` (n,) or ({K}, n); got "
-                f"{tuple(features.shape)} and {tuple(labels.shape)}."
-            )
-    if mask is not None and (mask.shape != (K, count) or not bool(mask.any(dim=1).all())):
+        return
+    fits = features.ndim == 2 or (features.ndim == 3 and len(features) == K)
+    count = features.shape[-2] if features.ndim >= 2 else 0
+    if not fits or count == 0 or labels.shape not in ((count,), (K, count)):
         raise ValueError(
-            f"`mask` must be boolean of shape ({K}, {count}) with at least one sample for every head; got "
-            f"shape {tuple(mask.shape)}."
+            f"`features` must be (n, D) or ({K}, n, D), n at least 1, and `labels` (n,) or ({K}, n); got "
+            f"{tuple(features.shape)} and {tuple(labels.shape)}."
         )
 
 
@@ -210,18 +199,12 @@ class _HeadGradient(ABC):
         self,
         initial: Mapping[str, Tensor],
         labels: Tensor,
-        mask: Tensor | None,
         loss: SampleLoss | None,
         dtype: torch.dtype,
     ) -> None:
         self.flat = _FlatParameters({name: value.to(dtype) for name, value in initial.items()})
         self.labels = labels.contiguous()
-        self.counts = (
-            torch.ones(labels.shape, dtype=dtype, device=labels.device) if mask is None else mask.to(dtype)
-        )
-        self.masked = mask is not None
         self.loss = loss
-        self._full = self._sample_weights(None)
         self._targets: Tensor | None = None
 
     @abstractmethod
@@ -236,23 +219,18 @@ class _HeadGradient(ABC):
         """The current parameters, by the architecture's names."""
         return self.flat.values
 
-    def _sample_weights(self, batch: Tensor | None) -> Tensor:
-        counts = self.counts if batch is None else self.counts[:, batch]
-        return (counts / counts.sum(dim=1, keepdim=True).clamp(min=1))[..., None]
-
     def _logit_gradient(self, logits: Tensor, batch: Tensor | None) -> Tensor:
         """Gradient of each head's mean loss with respect to its logits, shape (K, n, C)."""
-        weights = self._full if batch is None else self._sample_weights(batch)
+        weight = 1 / logits.shape[1]
         if self.loss is None:
-            delta = torch.softmax(logits, dim=-1).sub_(self._one_hot(logits, batch)).mul_(weights)
+            delta = torch.softmax(logits, dim=-1).sub_(self._one_hot(logits, batch)).mul_(weight)
         else:
             labels = self.labels if batch is None else self.labels[:, batch]
             with torch.enable_grad():
                 leaf = logits.detach().requires_grad_()
                 losses = self.loss(leaf.flatten(0, 1), labels.flatten())
-                (delta,) = torch.autograd.grad((losses * weights.flatten()).sum(), leaf)
-        # A masked sample has weight 0, but 0 times inf is not a number.
-        return torch.where(weights > 0, delta, 0) if self.masked else delta
+                (delta,) = torch.autograd.grad((losses * weight).sum(), leaf)
+        return delta
 
     def _one_hot(self, logits: Tensor, batch: Tensor | None) -> Tensor:
         if self._targets is None:
@@ -269,10 +247,9 @@ class _DenseGradient(_HeadGradient):
         layers: LayerNames,
         features: Tensor,
         labels: Tensor,
-        mask: Tensor | None,
         loss: SampleLoss | None,
     ) -> None:
-        super().__init__(heads.parameters, labels, mask, loss, features.dtype)
+        super().__init__(heads.parameters, labels, loss, features.dtype)
         self.features = features
         self.layers = [_pair(self.flat.values, names) for names in layers]
         self.gradients = [_pair(self.flat.gradients, names) for names in layers]
@@ -305,7 +282,6 @@ class _GramGradient(_HeadGradient):
         layers: LayerNames,
         features: Tensor,
         labels: Tensor,
-        mask: Tensor | None,
         loss: SampleLoss | None,
     ) -> None:
         self.first, self.features = layers[0], features
@@ -313,7 +289,7 @@ class _GramGradient(_HeadGradient):
         width = self.first_initial.shape[1]
         coefficients = features.new_zeros(len(heads), features.shape[-2], width)
         upper = {name: value for name, value in heads.parameters.items() if name != self.first[0]}
-        super().__init__({self.SAMPLES: coefficients, **upper}, labels, mask, loss, features.dtype)
+        super().__init__({self.SAMPLES: coefficients, **upper}, labels, loss, features.dtype)
         self.gram = (features @ features.mT).expand(len(heads), -1, -1)
         self.projected = apply_linear(features, self.first_initial, None)
         self.alpha, self.alpha_momentum = 1.0, 0.0
@@ -363,35 +339,29 @@ class _FunctionalGradient(_HeadGradient):
         heads: HeadStack,
         features: Tensor,
         labels: Tensor,
-        mask: Tensor | None,
         loss: SampleLoss | None,
     ) -> None:
-        super().__init__(heads.parameters, labels, mask, loss, features.dtype)
+        super().__init__(heads.parameters, labels, loss, features.dtype)
         self.features = features
         self.architecture = heads.architecture
         own = 0 if features.ndim == 3 else None
-        self._gradient = vmap(grad(self._loss_of_one), in_dims=(0, own, 0, 0), randomness="different")
+        self._gradient = vmap(grad(self._loss_of_one), in_dims=(0, own, 0), randomness="different")
 
     def compute(self, batch: Tensor | None) -> None:
         """Per-head gradients by vmap(grad)."""
         features = self.features if batch is None else self.features[..., batch, :]
         labels = self.labels if batch is None else self.labels[:, batch]
-        weights = self._full if batch is None else self._sample_weights(batch)
-        gradients = self._gradient(self.flat.values, features, labels, weights[..., 0])
+        gradients = self._gradient(self.flat.values, features, labels)
         for name, value in gradients.items():
             self.flat.gradients[name].copy_(value)
 
-    def _loss_of_one(
-        self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor, weights: Tensor
-    ) -> Tensor:
+    def _loss_of_one(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
         logits = functional_call(self.architecture, parameters, (features,))
-        if self.masked:  # here too a gradient of 0 must not meet an infinite one
-            logits = torch.where(weights[:, None] > 0, logits, 0)
         if self.loss is None:
             losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
         else:
             losses = self.loss(logits, labels)
-        return torch.where(weights > 0, losses * weights, 0).sum()
+        return (losses * (1 / len(labels))).sum()
 
 
 def _descend(
@@ -409,18 +379,17 @@ def _gradient_for(
     heads: HeadStack,
     features: Tensor,
     labels: Tensor,
-    mask: Tensor | None,
     loss: SampleLoss | None,
     training: HeadTraining,
 ) -> _HeadGradient:
     features = at_least_float32(features)
     layers = linear_layers(heads.architecture)
     if layers is None:
-        return _FunctionalGradient(heads, features, labels, mask, loss)
+        return _FunctionalGradient(heads, features, labels, loss)
     full_batch = training.batch_size is None or training.batch_size >= features.shape[-2]
     if full_batch and 2 * features.shape[-2] <= features.shape[-1]:
-        return _GramGradient(heads, layers, features, labels, mask, loss)
-    return _DenseGradient(heads, layers, features, labels, mask, loss)
+        return _GramGradient(heads, layers, features, labels, loss)
+    return _DenseGradient(heads, layers, features, labels, loss)
 
 
 def _pair(named: Mapping[str, Tensor], names: tuple[str, str | None]) -> tuple[Tensor, Tensor | None]:
