@@ -35,11 +35,13 @@ def said(run):
     return [str(one.message) for one in caught]
 
 
-def noted(*logits, repeats=1, loss=1.0, labels=LABELS):
-    watch, terms = TrainingWatch(), LossTerms({"loss": torch.tensor(loss)})
+def noted(*logits, repeats=1, temperature=1.0, labels=LABELS):
+    """What is said of batches with these logits, under cross-entropy at a temperature."""
+    watch = TrainingWatch()
 
     def run():
         for z in logits:
+            terms = LossTerms({"loss": nn.functional.cross_entropy(z / temperature, labels)})
             for _ in range(repeats):
                 watch.note(outputs(z), labels, terms)
 
@@ -53,10 +55,10 @@ def test_a_training_that_is_well_is_silent():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_numbers_that_are_not_finite_are_said_once(bad):
-    (message,) = noted(good(), torch.full((40, 10), bad), repeats=10, loss=2.0)
+    (message,) = noted(good(), torch.full((40, 10), bad), repeats=10)
     assert "lost its numbers after 15 batches" in message
     assert "lower it" in message
-    (message,) = noted(good(), loss=bad)
+    (message,) = noted(bad * good())
     assert "after 1 batches" in message
 
 
@@ -156,13 +158,16 @@ def test_fit_warns_as_a_plain_loop_does():
         )
 
 
-def test_large_logits_of_the_right_classes_are_no_explosion():
-    """Distillation divides logits by a temperature of 100: cross-entropy at temperature 1 says nothing."""
+def test_large_logits_under_a_high_temperature_are_no_explosion():
+    """Distillation divides logits by 100: cross-entropy at temperature 1 is large at first, and after it has learnt."""
     torch.manual_seed(0)
-    warm = 300 * torch.randn(40, 10)
-    warm[torch.arange(30), LABELS[:30]] = 1000.0
-    assert nn.functional.cross_entropy(warm, LABELS) > 50
-    assert noted(0.01 * good(), warm, repeats=150) == []
+    hot = nn.functional.one_hot(LABELS, 10)
+    start, guesses = 0.1 * torch.randn(40, 10), 20 * torch.randn(40, 10) + 8 * hot
+    assert (guesses.argmax(dim=1) == LABELS).float().mean() < 0.25
+    learnt = 300 * torch.randn(40, 10)
+    learnt[torch.arange(30), LABELS[:30]] = 1000.0
+    assert min(nn.functional.cross_entropy(z, LABELS) for z in (guesses, learnt)) > 20
+    assert noted(start, guesses, learnt, temperature=100.0, repeats=90) == []
 
 
 def test_falling_back_to_guessing_is_said_too():

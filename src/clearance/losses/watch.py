@@ -33,15 +33,17 @@ class TrainingWarning(UserWarning):
 class TrainingWatch:
     r"""What a loss sees of a training that fails, from a few of its batches.
 
-    A batch is judged by the cross-entropy of its logits, whatever the loss, in units of log C, that of guessing. Large
-    logits alone are no failure: a network *guesses* if no more of the batch is right than its largest class and 15 %.
+    A batch is judged by the cross-entropy of its logits, whatever the loss, in units of log C, that of guessing:
 
     - *not finite*: a loss or a logit is NaN or infinite;
-    - *exploded*: it guesses, and cross-entropy is above 4 log C, above 12, and above four times that of the first
-      batch;
+    - *exploded*: the loss is above that of the first batch, and cross-entropy is above 4 log C, above 12, and above
+      four times that of the first batch;
     - *collapsed*: at two checks in a row 98 % of a batch are put in one class, and the logits' standard deviation over
       the batch is below a tenth of its largest so far: the network has lost sight of its images;
-    - *stalled*: at two hundredth batches in a row it guesses, and cross-entropy is that of guessing or more.
+    - *stalled*: at two hundredth batches in a row cross-entropy is that of guessing or more, and no more images are
+      right than those of the largest class and 15 % of the batch.
+
+    So large logits alone are no failure, as where a loss divides them by a temperature.
 
     Batches 1, 2, 3, 5, 10, 15, 20, 50 are checked, and every hundredth. Batches of fewer than 8 images are not.
 
@@ -55,7 +57,7 @@ class TrainingWatch:
     >>> watch.note(batch(torch.eye(10)), labels, loss)
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     watch.note(batch(-100 * torch.eye(10)), labels, loss)
+    ...     watch.note(batch(-100 * torch.eye(10)), labels, LossTerms({"cross_entropy": torch.tensor(100.0)}))
     >>> "exploded" in str(caught[0].message)
     True
     """
@@ -112,8 +114,7 @@ class TrainingWatch:
         change = (
             f"the loss went from {start:.3g} to {total:.3g}, cross-entropy from {first:.3g} to {entropy:.3g}"
         )
-        guesses = right <= own + _CLASSIFIES
-        if guesses and entropy > max(_EXPLODED * max(first, guess), _LEAST_EXPLODED):
+        if total > start and entropy > max(_EXPLODED * max(first, guess), _LEAST_EXPLODED):
             self._warn("exploded", f"{change}; guessing has {guess:.3g}")
         blind = chosen >= _ONE_CLASS and own < 0.5 and spread < _SHRUNK * self._widest
         self._blind = self._blind + 1 if blind else 0
@@ -124,7 +125,8 @@ class TrainingWatch:
                 f"before by {self._widest:.2g}",
             )
         if self.batches % _EVERY == 0:
-            self._guessing = self._guessing + 1 if guesses and entropy >= 0.999 * guess else 0
+            guesses = right <= own + _CLASSIFIES and entropy >= 0.999 * guess
+            self._guessing = self._guessing + 1 if guesses else 0
             if self._guessing == 2:
                 self._warn("stalled", f"{change}; guessing has {guess:.3g}")
 
