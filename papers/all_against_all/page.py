@@ -50,9 +50,10 @@ def page(folder: Path) -> str:
     seeds = work.matrix.seeds
     done = sum(len(work.found(c, m)) for c in work.matrix.conditions for m in work.matrix.methods)
     runs = len(work.matrix.conditions) * len(work.matrix.methods) * seeds
+    over = f"{seeds} seeds" if done == runs else f"the finished ones of {seeds} seeds"
     parts = [
         f"# Every method under every question: {dataset}",
-        f"`{command}`: {done} of {runs} runs are finished. Means over {seeds} seeds, on test images. **Bold**: better "
+        f"`{command}`: {done} of {runs} runs are finished. Means over {over}, on test images. **Bold**: better "
         f"than {BASELINE}, *italics*: worse, where the 95 % t interval of the difference, paired over seeds, excludes "
         "zero; one in twenty cells without a difference is marked by chance.",
         _table(work),
@@ -91,12 +92,12 @@ def _table(work: Work) -> str:
     rows = [["method", "time", *(question.title for question, *_ in columns)]]
     for method in work.matrix.methods:
         time = f"{times[method] / times[BASELINE]:.1f}×" if {method, BASELINE} <= set(times) else "–"
-        cells = [_cell(method, *column) for column in columns]
+        cells = [_cell(method, *column, work.matrix.seeds) for column in columns]
         rows.append([method, time, *cells])
     return markdown_table(rows)
 
 
-def _cell(method: str, question: Question, values: Values, unit: str, better: Better) -> str:
+def _cell(method: str, question: Question, values: Values, unit: str, better: Better, seeds: int) -> str:
     if method not in values:
         return "–"
     mean = summarise(values[method]).mean
@@ -104,7 +105,7 @@ def _cell(method: str, question: Question, values: Values, unit: str, better: Be
     if question.name == "memory":
         return printed(mean / summarise(plain).mean, "factor") if plain else printed(mean, unit)
     text = printed(mean, unit)
-    if method == BASELINE:
+    if method == BASELINE or min(len(values[method]), len(plain)) < seeds:  # unfinished: not judged
         return text
     verdict = compare_seeds(values[method], plain, better=better, log=unit in LOGARITHM).verdict
     return {"better": f"**{text}**", "worse": f"*{text}*"}.get(verdict, text)
@@ -115,7 +116,8 @@ def _best(work: Work) -> str:
     for question in QUESTIONS:
         values, unit, better = _answers(work, question)
         means = {name: summarise(row).mean for name, row in values.items()}
-        if not means or question.name == "memory":
+        whole = bool(values) and all(len(row) == work.matrix.seeds for row in values.values())
+        if not whole or question.name == "memory":
             continue
         best = (min if better == "lower" else max)(means, key=lambda name: means[name])
         compared = {
