@@ -115,14 +115,15 @@ class TestVerdicts:
             "relative_gap": np.zeros(81),
             "objective": np.ones(81),
             "margin": np.full(81, 1e-3),
+            "low_variance_share": np.linspace(0.02, 0.6, 81),
         }
         return {"2-3": {"models": {**models, **changes}, "n_train": 6000, "n_test": 2042}}
 
     def test_the_article_s_own_numbers_hold(self):
         found = {j.claim.id: j for j in svm_judgements(self.pairs(), "mnist")}
-        assert {name: found[name].verdict for name in ("P2-3", "S1", "S2", "S3", "S4")} == dict.fromkeys(
-            ("P2-3", "S1", "S2", "S3", "S4"), "holds"
-        )
+        assert {
+            name: found[name].verdict for name in ("P2-3", "S1", "S2", "S3", "S4", "S5")
+        } == dict.fromkeys(("P2-3", "S1", "S2", "S3", "S4", "S5"), "holds")
         assert found["P0-1"].verdict == "not run"
         assert found["N1"].verdict == "not run"
 
@@ -134,6 +135,7 @@ class TestVerdicts:
             ({"d_adv": np.r_[np.linspace(2.172, 0.213, 80), 0.214]}, {"S1"}),
             ({"n_err_test": np.linspace(157, 39, 81)}, {"P2-3", "S3"}),
             ({"n_err_train": np.r_[465, np.full(80, 157.0)]}, {"P2-3", "S4"}),
+            ({"low_variance_share": np.linspace(0.3, 0.2, 81)}, {"S5"}),
         ],
     )
     def test_other_numbers_are_refuted(self, change, refuted):
