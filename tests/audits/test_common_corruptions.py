@@ -169,6 +169,20 @@ def test_logits_that_are_not_finite_are_wrong():
 def test_strengths_are_those_of_cifar10_c():
     assert strength_in_words("contrast", 5) == "x0.15"
     assert strength_in_words("JPEG", 5) == "quality 40"
-    assert strength_in_words("shift", 1) == "3.1% of the side"
+    assert strength_in_words("shift", 1) == "3.1 % of the side"
     with pytest.raises(ValueError, match="`images`"):
         CommonCorruptions(images=0)
+
+
+def test_two_images_without_an_error_do_not_prove_that_there_are_none():
+    class BrightOrDark(nn.Module):
+        def forward(self, images):
+            mean = images.mean(dim=(1, 2, 3))
+            return torch.stack([0.5 - mean, mean - 0.5], dim=1)
+
+    images = torch.stack([torch.full((1, 8, 8), 0.1), torch.full((1, 8, 8), 0.9)])
+    data = ImageSet(images, torch.arange(2), ("dark", "bright"))
+    model = Classifier(BrightOrDark(), nn.Identity())
+    (mean,) = [m for m in CommonCorruptions()(model, data, data).measurements if m.name == "mean_error"]
+    assert (mean.value, mean.low) == (0, 0)
+    assert mean.high > 0.5

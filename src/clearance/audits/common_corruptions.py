@@ -156,8 +156,9 @@ class CommonCorruptions(Audit):
     they, too, give the plain mean.
 
     Measurements: ``error`` by ``corruption`` and ``severity`` ("none" and 0 for the clean images) with a 95 %
-    Wilson interval; ``mean_error`` with a 95 % interval over images. Exhibits: ``curves``, accuracy by severity,
-    and ``strengths``, a table of each corruption and severity with its strength and accuracy.
+    Wilson interval; ``mean_error`` with a 95 % interval over images (Wilson's if all images have the same). Exhibits:
+    ``curves``, accuracy by severity, and ``strengths``, a table of each corruption and severity with its strength and
+    accuracy.
 
     Args:
         images: At most, of the test images; a class-balanced choice by the seed. Each goes forward 46 times (41 without
@@ -216,11 +217,15 @@ class CommonCorruptions(Audit):
         )  # fmt: skip
 
     def _mean(self, shares: Tensor) -> Measurement:
-        value = float(shares.mean())
-        half = Z_95 * float(shares.std(correction=0)) / math.sqrt(len(shares))
+        value, images = float(shares.mean()), len(shares)
+        half = Z_95 * float(shares.std(correction=0)) / math.sqrt(images)
+        if half:
+            low, high, interval = max(0.0, value - half), min(1.0, value + half), "normal 95 % over images"
+        else:  # images that are all alike say nothing of their spread
+            (low, high), interval = wilson_interval(round(value * images), images), WILSON
         return Measurement(
-            self.name, "mean_error", value, "fraction", len(shares), low=max(0.0, value - half),
-            high=min(1.0, value + half), better="lower", context={"interval": "normal 95 % over images"},
+            self.name, "mean_error", value, "fraction", images, low=low, high=high, better="lower",
+            context={"interval": interval},
         )  # fmt: skip
 
     def _curves(self, wrong: Mapping[tuple[str, int], Tensor]) -> Exhibit:
@@ -254,7 +259,7 @@ def strength_in_words(name: str, severity: int) -> str:
     >>> strength_in_words("contrast", 2), strength_in_words("JPEG", 1)
     ('x0.5', 'quality 80')
     """
-    return CORRUPTIONS[name].said.format(CORRUPTIONS[name].strengths[severity - 1])
+    return CORRUPTIONS[name].said.format(CORRUPTIONS[name].strengths[severity - 1]).replace("%", " %")
 
 
 def wrong_when(model: Classifier, data: ImageSet, changed: Callable[[Tensor], Tensor]) -> Tensor:
