@@ -28,7 +28,7 @@ CELLS = st.one_of(
     st.sampled_from([*FILES, "train", "test", "A", "B"]),
     st.sampled_from([word for word in WORDS if word.isprintable()]),
     st.sampled_from(NUMBERS).map(str),
-    st.text(st.characters(exclude_categories=("Cs",)), max_size=5),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
 )
 ROWS = st.tuples(st.sampled_from(FILES), CELLS, CELLS)
 
@@ -62,6 +62,8 @@ def test_tables_of_slices_and_splits(place, content):
             assert set(rows) <= set(range(4))
     with one_line("meta.csv"):
         train, test = read_split(place / "meta.csv", NAMED)
+        assert train.files
+        assert test.files
         assert not set(train.files.names) & set(test.files.names)
 
 
@@ -97,4 +99,6 @@ def test_lists_of_images(place, data):
     file.write_bytes(data.draw(STORED[kind]) or b"")
     with one_line(file.name):
         train, test = read_split(file, NAMED)
+        assert train.files
+        assert test.files
         assert not set(train.files.names) & set(test.files.names)
