@@ -121,6 +121,15 @@ def check_folder(name: str, path: Path) -> None:
         raise ValueError(f"`{name}` must be a folder that can be written; {there} is closed to this user.")
 
 
+def is_remote(address: object) -> bool:
+    """Whether a place is an address of fsspec and not a path.
+
+    >>> is_remote("s3://bucket/prefix"), is_remote("runs"), is_remote(Path("runs"))
+    (True, False, False)
+    """
+    return isinstance(address, str) and "://" in address
+
+
 def make_private(path: Path) -> None:
     """Make a folder that only this user may enter; one that is there stays as it is."""
     if not path.is_dir():

@@ -149,14 +149,11 @@ ANYTHING = [
 ]
 
 
-@pytest.mark.parametrize("checked", [True, False], ids=["", "without a manifest"])
 @pytest.mark.parametrize("content", ANYTHING, ids=lambda content: content[:20])
-def test_anything_in_the_files_of_a_run_is_told_or_measured_again(recipe, data, tmp_path, content, checked):
+def test_anything_in_the_files_of_a_run_is_told_or_measured_again(recipe, data, tmp_path, content):
     plan = RunPlan(recipe(), "plain", 0)
     first = run_method(plan, data, tmp_path)
     folder = tmp_path / plan.folder
-    if not checked:
-        (folder / "manifest.json").unlink()
     (folder / "model.json").write_text(content, "utf-8")
     with pytest.raises(
         ValueError, match=r"model\.json must hold the settings of the run's network.*train again"

@@ -152,8 +152,8 @@ def test_every_sample_twice_is_the_same_machine():
 def test_a_gap_that_is_not_reached_is_warned_of():
     x, y = clouds()
     with pytest.warns(RuntimeWarning, match="fits have a relative duality gap above 1e-18"):
-        _, fit = svm_path(x, y, [1e3, 1e-2], tolerance=1e-18)
-    assert 1e-18 < fit.relative_gap < 1e-12
+        fits = svm_path(x, y, np.logspace(3, -2, 9), tolerance=1e-18)
+    assert 1e-18 < max(fit.relative_gap for fit in fits) < 1e-12  # some reach 0
 
 
 def test_what_is_given_is_not_changed():

@@ -150,27 +150,34 @@ def _without_folders(word: str) -> str:
 
 def check_out(out: str) -> None:
     """Raise ValueError unless results can be written at a path, or at an address: to be called before long work."""
-    from clearance._files import check_folder
-    from clearance.runs.remote import RemoteRuns, is_remote
+    from clearance._files import check_folder, is_remote
 
     if is_remote(out):
+        from clearance.runs.remote import RemoteRuns
+
         RemoteRuns(out).check()
     else:
         check_folder("out", Path(out))
 
 
 def _runs_at(out: str) -> "Path | RemoteRuns":
-    from clearance.runs.remote import RemoteRuns, is_remote
+    from clearance._files import is_remote
 
-    return RemoteRuns(f"{out.rstrip('/')}/runs") if is_remote(out) else Path(out) / "runs"
+    if not is_remote(out):
+        return Path(out) / "runs"
+    from clearance.runs.remote import RemoteRuns
+
+    return RemoteRuns(f"{out.rstrip('/')}/runs")
 
 
 def _saved(card: "Card", out: str) -> str:
     """Save a report at a path or an address; where its page is."""
-    from clearance.runs.remote import RemoteRuns, is_remote
+    from clearance._files import is_remote
 
     if not is_remote(out):
         return str(card.save_folder(Path(out)))
+    from clearance.runs.remote import RemoteRuns
+
     with tempfile.TemporaryDirectory(prefix="clearance-") as scratch:
         card.save_folder(Path(scratch))
         RemoteRuns(out).write_folder(Path(scratch))
@@ -179,7 +186,7 @@ def _saved(card: "Card", out: str) -> str:
 
 def _save_partial(console: "Console", out: str, card: "Card") -> None:
     """Write the page of the seeds so far, and say so the first time."""
-    from clearance.runs.remote import is_remote
+    from clearance._files import is_remote
 
     first = is_remote(out) or not (Path(out) / "index.html").exists()
     page = _saved(card, out)

@@ -20,9 +20,7 @@ from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecu
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
-
-from clearance.runs.remote import RemoteRuns
+from typing import IO, Any, Protocol
 
 
 @contextlib.contextmanager
@@ -350,7 +348,14 @@ SUBMISSIONS = 3
 REASON = 400  # letters of another package's complaint
 
 
-def check_engine(engine: Executor, sent: Any, folder: Path | RemoteRuns | None = None) -> None:
+class Storage(Protocol):
+    """Where runs are kept that is no folder, as :class:`~clearance.runs.remote.RemoteRuns`."""
+
+    def check(self) -> None:
+        """Raise ValueError unless it can be written."""
+
+
+def check_engine(engine: Executor, sent: Any, folder: Path | Storage | None = None) -> None:
     """Raise ValueError unless a worker of the engine can do this work: a short task is sent there before any.
 
     Args:
@@ -393,22 +398,22 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _surroundings(sent: Any, folder: Path | RemoteRuns | None) -> dict[str, str]:
+def _surroundings(sent: Any, folder: Path | Storage | None) -> dict[str, str]:
     """The versions here, and what prevents writing to `folder`."""
     del sent
     problem = ""
-    if isinstance(folder, RemoteRuns):
-        try:
-            folder.check()
-        except ValueError as error:
-            problem = str(error)
-    elif folder is not None:
+    if isinstance(folder, Path):
         try:
             probe = folder / f"probe-{secrets.token_hex(4)}"
             probe.write_bytes(b"")
             probe.unlink()
         except OSError as error:
             problem = f"{error.strerror or error}: {folder.parent}"
+    elif folder is not None:
+        try:
+            folder.check()
+        except ValueError as error:
+            problem = str(error)
     return {**_versions(), "problem": problem}
 
 

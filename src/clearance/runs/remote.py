@@ -36,15 +36,6 @@ class LeaseLostError(RuntimeError):
     """Another attempt works on the run, or has finished it."""
 
 
-def is_remote(address: object) -> bool:
-    """Whether a place is an address of fsspec and not a path.
-
-    >>> is_remote("s3://bucket/prefix"), is_remote("runs"), is_remote(Path("runs"))
-    (True, False, False)
-    """
-    return isinstance(address, str) and "://" in address
-
-
 @dataclass(frozen=True)
 class RemoteRuns:
     """Runs below an address of fsspec; credentials come from the environment.
