@@ -99,7 +99,8 @@ def test_all_five_methods_are_trained_and_every_audit_of_the_recipe_has_somethin
     recipe = whole_recipe("sato_2019", dataset)
     assert [plan.method for plan in plans] == list(recipe.methods)
     for (method, _), rows in stored(out, plans).items():
-        assert {row["audit"] for row in rows} - {"training"} == set(recipe.audits), method
+        without = {"deeper_cut"} if method == "lgm" else set()  # its head is one layer
+        assert {row["audit"] for row in rows} - {"training"} == set(recipe.audits) - without, method
         assert number(rows, "training", "steps") == 2
 
 
