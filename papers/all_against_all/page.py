@@ -103,7 +103,8 @@ def _cell(method: str, question: Question, values: Values, unit: str, better: Be
     mean = summarise(values[method]).mean
     plain = values.get(BASELINE, {})
     if question.name == "memory":
-        return printed(mean / summarise(plain).mean, "factor") if plain else printed(mean, unit)
+        base = summarise(plain).mean if plain else 0.0  # nothing is added where the process had it already
+        return printed(mean / base, "factor") if base else printed(mean, unit)
     text = printed(mean, unit)
     if method == BASELINE or min(len(values[method]), len(plain)) < seeds:  # unfinished: not judged
         return text
