@@ -150,7 +150,11 @@ def test_nothing_is_written_outside_the_runs_folder(tmp_path, name):
         pass
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"null", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b"[]", b"null", b"[" * 100_000, b'{"files": {}}', b'{"files": ["a"], "attempt": "b"}'],
+    ids=lambda content: content[:20].decode(),
+)
 def test_a_damaged_manifest_is_one_error(tmp_path, content):
     runs = RemoteRuns("memory://damaged")
     runs.write("run/manifest.json", content)

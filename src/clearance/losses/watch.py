@@ -40,8 +40,8 @@ class TrainingWatch:
       four times that of the first batch;
     - *collapsed*: at two checks in a row 98 % of a batch are put in one class, and the logits' standard deviation over
       the batch is below a tenth of its largest so far: the network has lost sight of its images;
-    - *stalled*: at two hundredth batches in a row cross-entropy is that of guessing or more, and no more images are
-      right than those of the largest class and 15 % of the batch.
+    - *stalled*: at two hundredth batches in a row cross-entropy is that of guessing or more, and the share of right
+      answers is at most 15 points above the share of the largest class.
 
     So large logits alone are no failure, as where a loss divides them by a temperature.
 

@@ -181,10 +181,10 @@ class RemoteRuns:
         return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
 
     def _manifest(self, name: str) -> dict[str, Any] | None:
-        return self._listing(f"{name}/{MANIFEST}")
+        return self._listing(f"{name}/{MANIFEST}", "attempt")
 
-    def _listing(self, place: str) -> dict[str, Any] | None:
-        """A manifest or a state; None if there is none.
+    def _listing(self, place: str, key: str) -> dict[str, Any] | None:
+        """A manifest or a state, which has `key` beside its files; None if there is none.
 
         Raises:
             ValueError: It is damaged, or names a file outside the run's folder: whoever can write to the storage must
@@ -194,8 +194,9 @@ class RemoteRuns:
         if data is None:
             return None
         try:
-            found: dict[str, Any] = json.loads(data)
-            names = [PurePosixPath(name) for name in found["files"]]
+            found = json.loads(data)
+            listing = {"files": dict(found["files"]), key: found[key]}
+            names = [PurePosixPath(name) for name in listing["files"]]
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise ValueError(
                 f"{self.address}/{place} must name files and their SHA-256; got {type(error).__name__}: {error}. "
@@ -207,7 +208,7 @@ class RemoteRuns:
             raise ValueError(
                 f"{self.address}/{place} must name files of its run; got {outside[0]!r}. Delete its run to start over."
             )
-        return found
+        return listing
 
     def _copy(self, places: dict[str, str], digests: dict[str, str], folder: Path) -> None:
         for file, place in places.items():
@@ -354,7 +355,7 @@ class Attempt:
         self.folder.mkdir(parents=True)
         states: list[tuple[int, str, dict[str, str]]] = []
         for attempt in self.runs._names(f"{self.name}/attempts"):
-            state = self.runs._listing(f"{self.name}/attempts/{attempt}/state")
+            state = self.runs._listing(f"{self.name}/attempts/{attempt}/state", "step")
             if state is not None:
                 states.append((state["step"], attempt, state["files"]))
         for _, attempt, files in sorted(states, reverse=True, key=lambda one: one[0]):
