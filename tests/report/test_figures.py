@@ -227,3 +227,11 @@ def test_exhibit_of_a_method_called_summary_is_not_taken_for_the_summary(compari
     found = with_summaries(replace(comparison, exhibits=(fake,))).exhibits
     assert found[0] == fake
     assert len(found) == 2
+
+
+def test_names_of_lines_that_the_page_itself_gives_are_whole(paper):
+    findings = Findings(paper, "digits")
+    columns = made(findings).exhibit.columns
+    drawn = str(as_svg(partial_data(columns, "retrained", findings.methods, SIZE), "curve", "Errors"))
+    assert "plain training, cut one layer later" in drawn
+    assert "nearest image, no network" in drawn

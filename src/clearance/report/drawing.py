@@ -46,7 +46,8 @@ def finite(value: Any) -> bool:
     return value is not None and bool(np.isfinite(value))
 
 
-WIDE = 5.5  # inches from which on three names fit side by side
+LONGEST_AT_AXIS = 22  # letters of a name
+BESIDE_NAME, LETTER = 0.58, 0.066  # inches that a name in a legend takes: its sign and space, and each letter
 DECADES = 2.5  # up to which 2 and 5 are written between powers of ten
 
 
@@ -86,12 +87,26 @@ def legend_below(axes: Axes) -> None:
     named = axes.get_legend_handles_labels()
     figure = axes.get_figure()
     if len(named[0]) > 1 and isinstance(figure, Figure):
-        columns = 3 if figure.get_figwidth() > WIDE else 2
+        columns = _columns_for(named[1], figure.get_figwidth())
         space: dict[str, Any] = {"ncols": columns, "columnspacing": 1.4, "handlelength": 2.2}
         box = figure.legend(
             *named, loc="outside lower center", frameon=False, fontsize=9.5, labelcolor=INK, **space
         )
         _literal(box)
+
+
+def _columns_for(names: Sequence[str], width: float) -> int:
+    """How many columns of names, which are filled from the top, fit side by side in so many inches; at most three.
+
+    >>> _columns_for(["plain", "dropout", "L-GM"], 6.1), _columns_for(["a name of thirty-two letters, say"] * 4, 6.1)
+    (3, 2)
+    """
+    for columns in (3, 2):
+        letters = np.array([len(cut(name, LONGEST_NAME)) for name in names])
+        widest = sum(int(part.max(initial=0)) for part in np.array_split(letters, columns))
+        if BESIDE_NAME * columns + LETTER * widest <= width:
+            return columns
+    return 1
 
 
 def _literal(box: Legend) -> None:
@@ -233,7 +248,7 @@ def groups(
         _group_points(axes, rows, key, list(names), (index, method, shift), scale)
     for edge in range(1, len(names)):
         axes.axvline(edge - 0.5, color=GRID, linewidth=0.7)
-    axes.set_xticks(range(len(names)), [cut(name, LONGEST_NAME) for name in names.values()])
+    axes.set_xticks(range(len(names)), [cut(name, LONGEST_AT_AXIS) for name in names.values()])
     axes.set_xlim(-0.5, len(names) - 0.5)
     axes.tick_params(axis="x", length=0)
     axes.set_ylabel(label, color=INK)

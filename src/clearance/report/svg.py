@@ -88,7 +88,7 @@ def as_svg(figure: Figure, name: str, title: str) -> Markup:
     return Markup(start + text[text.index(">") + 1 :].strip())  # noqa: S704 (matplotlib escapes what it draws)
 
 
-LONGEST, LONGEST_NAME = 48, 22  # letters of a line of words in a picture, of a name in a legend or at an axis
+LONGEST, LONGEST_NAME = 48, 36  # letters of a line of words in a picture, of a name in a legend
 
 
 def _literal(words: Text, longest: int) -> None:
