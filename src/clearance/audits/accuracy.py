@@ -32,6 +32,7 @@ class Accuracy(Audit):
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images
+    >>> _ = torch.manual_seed(0)
     >>> from clearance.models import Classifier
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
     >>> found = Accuracy()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)

@@ -128,6 +128,7 @@ def audit(
     >>> import torch
     >>> from clearance.data import gaussian_images
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
+    >>> _ = torch.manual_seed(0)
     >>> card = audit(Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3)), train=train, test=test,
     ...              audits=["accuracy"])
     >>> [m.context["split"] for m in card.measurements]
