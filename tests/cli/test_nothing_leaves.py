@@ -47,11 +47,14 @@ sys.addaudithook(hook)
 
 COMMANDS = """
 import sys
-from clearance.__main__ import main
+import clearance.__main__, papers.__main__
 for words in {commands!r}:
-    sys.argv = ["clearance", *words]
     try:
-        main()
+        if words[0] == "papers":
+            papers.__main__.main(words[1:])
+        else:
+            sys.argv = ["clearance", *words]
+            clearance.__main__.main()
     except SystemExit as ended:
         assert not ended.code, (words, ended.code)
 """
@@ -153,9 +156,10 @@ def test_nothing_leaves_and_nothing_is_written_elsewhere(home):
         ("check", out / "audit", "--against", out / "audit", "--fail-if", "accuracy drops 1pt",
          "--junit", out / "check.xml", "--markdown", out / "check.md"),
         ("explore", "--dataset", "digits", "--classes", "3,8", "--per-class", 20, "--out", out / "explore.html"),
+        ("papers", "elsayed_2018", "--only", "toy", "--seeds", 1, "--jobs", 1, "--out", out / "toy"),
     )  # fmt: skip
     assert found.get("network", set()) == set()
-    assert found["program"] <= PROGRAMS
+    assert found["program"] <= {*PROGRAMS, "git"}  # a ledger names the commit that it was made from
     assert outside(found, home) == set()
     assert str(home / "out" / "audit" / "index.html") in found["write"]
 

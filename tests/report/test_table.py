@@ -39,6 +39,7 @@ def test_five_methods_fit_into_a_terminal(invented):
         assert len(lines) > 7
         assert max(map(len, lines)) < 100
         assert " ".join(lines).startswith(comparison_table(one).title)
+    assert all(row[0].endswith(" (2 diverged)") for row in comparison_table(replace(report, runs=runs)).rows)
 
 
 # What MLflow takes; TensorBoard and Weights & Biases take these, too.

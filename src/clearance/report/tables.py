@@ -1,5 +1,6 @@
 """The tables of a page: the first screen's, and small ones with a line per method, each gain with its cost."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,8 @@ from clearance.report.numbers import data, half_width, interval
 class Overview:
     """One method in the first screen's table; what was not measured is None.
 
-    `time` and `memory` are means (seconds, MiB) for the first method, and ratios to it for the others.
+    `time` and `memory` are means (seconds, MiB) for the first method, and ratios to it for the others. `endings` counts
+    the runs that did not finish: "1 diverged, 2 stopped".
     """
 
     method: str
@@ -24,7 +26,7 @@ class Overview:
     few: SummaryRow | None
     time: SummaryRow | None
     memory: SummaryRow | None
-    failed: int
+    endings: str
 
 
 def overview(findings: Findings) -> list[Overview]:
@@ -42,7 +44,7 @@ def overview(findings: Findings) -> list[Overview]:
             few=findings.few_error(method) if findings.head else None,
             time=_cost(findings, method, "seconds"),
             memory=_cost(findings, method, "memory"),
-            failed=sum(note.method == method for note in findings.failures),
+            endings=_endings(findings, method),
         )
         for method in findings.methods
     ]
@@ -61,6 +63,11 @@ def stand_ins(findings: Findings, method: str) -> list[tuple[str, SummaryRow]]:
 def pixels_error(findings: Findings) -> SummaryRow | None:
     """Error of the nearest image, pixel by pixel, among the fewest images."""
     return findings.row("mean", FEW, "error", head=PIXELS, samples=findings.fewest)
+
+
+def _endings(findings: Findings, method: str) -> str:
+    counts = Counter(note.outcome.value for note in findings.failures if note.method == method)
+    return ", ".join(f"{count} {ending}" for ending, count in counts.items())
 
 
 def _cost(findings: Findings, method: str, name: str) -> SummaryRow | None:

@@ -71,7 +71,7 @@ def comparison_table(report: Report) -> Table:
 
 
 def _name(line: Overview) -> str:
-    return f"{line.name} ({line.failed} failed)" if line.failed else line.name
+    return f"{line.name} ({line.endings})" if line.endings else line.name
 
 
 def _cell(row: SummaryRow | None) -> str:
