@@ -65,6 +65,7 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 autodoc_default_options = {"members": True, "imported-members": True}
+autodoc_mock_imports = ["lightning", "transformers", "ray", "submitit"]  # API pages without packages
 default_role = "py:obj"  # a link where it is a public name, else code
 napoleon_use_rtype = False
 napoleon_custom_sections = ["Shapes"]

@@ -26,7 +26,7 @@ class TrainsClassifier:
     Classifier, `objective`, a Loss or FOCA, and for FOCA `images`, its training images; it says which parameters the
     optimiser moves. Batches are (images, labels), images in [0, 1]. The terms of the loss are logged as ``train_...``
     and ``val_...``, the sum as ``train_loss`` and ``val_loss``, and the share of wrong predictions as ``val_error``.
-    Under FOCA the head is trained when training ends: validations and checkpoints before that have an untrained one.
+    Under FOCA the head is trained when training ends: validations and checkpoints before that have an untrained one. ::
 
         class Net(TrainsClassifier, LightningModule):
             def __init__(self, network, example):

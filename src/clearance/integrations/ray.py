@@ -20,6 +20,8 @@ except ImportError as error:
 class RayEngine(Executor):
     """Tasks on Ray, as an Executor: one Ray task for each, in worker processes that Ray keeps and reuses.
 
+    For example::
+
         with RayEngine("ray://head:10001", gpus_per_run=1) as engine:
             card = clearance.compare(["plain", "foca"], train, test, directory="/shared/runs", engine=engine)
 

@@ -23,6 +23,8 @@ Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 class SubmititEngine(Executor):
     """Tasks as jobs of submitit, as an Executor: what is submitted within a second becomes one job array.
 
+    For example::
+
         jobs = submitit.AutoExecutor("/shared/jobs")
         jobs.update_parameters(slurm_partition="gpu", gpus_per_node=1, cpus_per_task=1, timeout_min=240)
         with SubmititEngine(jobs) as engine:

@@ -33,7 +33,7 @@ class TrainsClassifier:
             gives it. Batches hold ``pixel_values`` as the image processor gives them (the model's mean and std are
             undone), or ``images`` in [0, 1]; and ``labels``.
 
-    Under FOCA the head is trained when training ends; evaluations and checkpoints before that have an untrained one.
+    Under FOCA the head is trained when training ends; evaluations and checkpoints before that have an untrained one. ::
 
         class ClassifierTrainer(TrainsClassifier, Trainer): ...
         ClassifierTrainer(model, arguments, train_dataset=data, objective=LargeMarginLoss(("input",))).train()
