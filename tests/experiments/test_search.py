@@ -155,6 +155,15 @@ def test_runs_that_broke_down_count_as_wrong_everywhere(searched):
     assert best_trial(trials, "plain").lr in (0.05, 0.2)
 
 
+def test_a_method_with_a_failed_run_is_searched_no_further(searched):
+    """What is best without it may not be: repeated, the search must try what it would have tried at once."""
+    trials, grid = searched({"plain": 1e-5, "foca": 100.0}, broken=(0.025,))
+    tried = {name: {trial.lr for trial in trials if trial.method == name} for name in ("plain", "foca")}
+    assert tried["plain"] == {0.1 * factor for factor in search.FACTORS}
+    assert len(tried["foca"]) > len(search.FACTORS)
+    assert len(grid.calls) > 1
+
+
 def test_what_broke_down_is_never_chosen(searched):
     """An error of 1 may be the smallest there is; that a process was killed says nothing of a learning rate."""
     kept = Trial("plain", 0.2, 10, 4, None, None, 1.0, ("diverged at step 3: not finite", "finished"))

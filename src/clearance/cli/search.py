@@ -1,6 +1,7 @@
 """``clearance search``: choose learning rates on a split of the training set, with the same search for every method."""
 
 import json
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from clearance.experiments.search import Trial
 
 
+FAILED = 1
+
+
 @dataclass(frozen=True)
 class SearchCommand:
     """Choose each method's learning rate (and FOCA's images per class) on a quarter of the training set.
@@ -22,6 +26,8 @@ class SearchCommand:
     set is not read. Of candidates within one standard error of the lowest error of heads retrained from one
     image of each class, the one with the smallest error of its own head is chosen; the table also shows
     the choice by the error of the own head only. With `--choose-by own_error` that is the only criterion.
+
+    Status: 0 every trial has a result (a training that diverged is one), 1 a run failed, 2 usage, 130 interrupted.
 
     Args:
         methods: Names separated by commas (default: plain,dropout,lgm,foca, or those of the recipe file).
@@ -99,6 +105,14 @@ class SearchCommand:
         console.print(f"Trials: {self.out / 'search.json'}", soft_wrap=True)
         console.print("Chosen settings, as a recipe file for --recipe:")
         console.print(_as_yaml(trials, recipe, self.choose_by), soft_wrap=True)
+        if failed := [trial for trial in trials if trial.failed]:
+            why = next(status for status in failed[0].statuses if status.startswith("failed"))
+            console.print(
+                f"{len(failed)} of {len(trials)} trials failed, and their methods were searched no further. "
+                f"The same command repeats them. The first: {failed[0].method}, lr {failed[0].lr:g}: {why}",
+                soft_wrap=True,
+            )
+            sys.exit(FAILED)
 
     def _recipe(self) -> "Recipe":
         from clearance.cli._options import chosen_recipe, default_methods, split_names

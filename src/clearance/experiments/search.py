@@ -139,7 +139,8 @@ def search_settings(
 
     Raises:
         ValueError: If the criterion is unknown, `trial_epochs` is given for a recipe that counts steps, or every
-            trial of a method failed. Settings with a failed run are not chosen; diverged runs have error 1.
+            trial of a method failed. Settings with a failed run are not chosen, and their method has no further trials:
+            called again, the search goes on as if nothing had failed. Diverged runs have error 1.
     """
     check_choice("criterion", criterion, CRITERIA)
     if trial_epochs is not None and recipe.steps is not None:
@@ -184,6 +185,8 @@ def _best_few(method: Method, trials: list[Trial], name: str, count: int, criter
         return errors if criterion == CRITERIA[0] else errors[::-1]
 
     own = sorted(measured_trials(trials, name), key=order)
+    if _has_failed(trials, name):
+        return []
     return [dataclasses.replace(method, lr=t.lr, per_class=t.per_class) for t in own[:count]]
 
 
@@ -249,9 +252,15 @@ def _standard_error(found: list[Measurement]) -> float:
     return math.sqrt(max(draws, seeds))
 
 
+def _has_failed(trials: list[Trial], name: str) -> bool:
+    return any(trial.failed for trial in trials if trial.method == name)
+
+
 def _beyond_edge(method: Method, trials: list[Trial], name: str, criterion: str) -> list[Method]:
     """The candidate one factor outside, if the best one is at an edge."""
     chosen = best_trial(trials, name, criterion)
+    if _has_failed(trials, name):
+        return []
     tried = sorted({trial.lr for trial in trials if trial.method == name})
     if chosen.lr == tried[-1]:
         return [dataclasses.replace(method, lr=_rounded(chosen.lr * 2), per_class=chosen.per_class)]
