@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from torch import Tensor
@@ -27,7 +26,7 @@ SIDE, SMALL = 32, 16  # pixels: larger images are averaged, smaller ones are com
 PATCH, STRIDE, FILTERS, GRID, DRAWN = 6, 2, 256, 4, 20_000
 FLOOR, WHITENING, DEAD_ZONE = 0.01, 0.1, 0.5
 RIDGE = 0.1
-BLOCK = 2500  # images that are compared with one another: more take time and memory with the square
+BLOCK = 6000  # images that are compared with one another: more take time and memory with the square
 SURE = 0.01  # probability of the given label below which a suspect is sure
 FEW = 5  # images of a class in a block below which its labels are not judged
 PICTURED = 24
@@ -363,7 +362,8 @@ def left_out_scores(features: NDArray[np.float32], labels: Ints, classes: int) -
     kernel = np.exp(-distances / (middle if middle > 0 else 1)).astype(np.float64)
     base = 1 / classes
     targets = np.eye(classes)[labels] - base
-    inverse = cho_solve(cho_factor(kernel + RIDGE * np.eye(len(labels))), np.eye(len(labels)))
+    factor = torch.linalg.cholesky(torch.from_numpy(kernel + RIDGE * np.eye(len(labels))))
+    inverse = torch.cholesky_inverse(factor).numpy()
     left_out: Floats = targets - (inverse @ targets) / np.diag(inverse)[:, None] + base
     return left_out
 
