@@ -67,7 +67,7 @@ class LabelSuspects(Audit):
     Raises:
         ImportError: If cleanlab is not installed.
 
-    Misleads where classes overlap: on Fashion-MNIST, where shirts look like coats, four of ten suspects have the
+    Misleads where classes overlap: on Fashion-MNIST, where shirts look like coats, about half of the suspects have the
     label of the set. A class of which two fifths are filed as another is noticed as a pair, but half of its images
     are not in the list, and which of the two classes has the wrong ones is open. Labels of classes with fewer than
     five images are not judged.
