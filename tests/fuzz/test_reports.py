@@ -62,7 +62,7 @@ def used(place, whole, page=False):
         str(comparison_table(found))
         if page:
             assert render_page(found).count("<script") == 1  # its own
-    with one_line(place.name, "method", "`", *TOLERANCES):
+    with one_line(place.name, "method", "`", "older report", "newer report", *TOLERANCES):
         now, last = load_report(place, exhibits=False), load_report(whole)
         results = check(now, last, [Tolerance.parse(text) for text in TOLERANCES])
         junit(results), markdown(results)
