@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from on_processes import check_that_processes_agree
 from torch import nn
 
 import clearance as cl
@@ -163,3 +164,8 @@ def test_what_is_missing_is_said(digits, tmp_path):
         trained(Net(FOCA()), digits, tmp_path)
     with pytest.raises(TypeError, match="`objective` must be a Loss or FOCA; got CrossEntropyLoss"):
         trained(Net(nn.CrossEntropyLoss()), digits, tmp_path)
+
+
+def test_two_processes_end_as_one(tmp_path):
+    """Under the package's own DistributedDataParallel."""
+    check_that_processes_agree("lightning", tmp_path)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from on_processes import check_that_processes_agree
 
 import clearance as cl
 from clearance.losses import CenterLoss, LargeMarginLoss
@@ -143,3 +144,8 @@ def test_pixels_that_the_models_normalisation_does_not_explain_are_refused(digit
         ValueError, match=r"without these they lie in -0\.75 \.\. 1\.75.*preprocessing=processor"
     ):
         trainer(digits, tmp_path, model=model).train()
+
+
+def test_two_processes_end_as_one(tmp_path):
+    """Under the Trainer's own DistributedDataParallel."""
+    check_that_processes_agree("trainer", tmp_path)
