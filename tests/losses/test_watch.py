@@ -64,10 +64,24 @@ def test_numbers_that_are_not_finite_are_said_once(bad):
 
 def test_a_loss_that_explodes_is_said_with_its_numbers():
     torch.manual_seed(0)
-    (message,) = noted(0.1 * good(), -100 * good())
-    assert "training has exploded after 2 batches" in message
+    (message,) = noted(*(0.1 * good() for _ in range(9)), -100 * good())
+    assert "training has exploded after 10 batches" in message
     assert "cross-entropy from 2." in message
     assert "guessing has 2.3" in message
+
+
+def test_a_network_that_guesses_worse_than_at_first_twice_in_a_row_is_said():
+    """As with Adam at 0.2 and tanh: cross-entropy stays at twice that of guessing, too little to be far off."""
+    torch.manual_seed(0)
+    (message,) = noted(0.1 * good(), *(-3.5 * good() for _ in range(30)))
+    assert "training has exploded after 15 batches" in message
+    assert noted(0.1 * good(), *(-3.5 * good() for _ in range(9)), *(good() for _ in range(20))) == []
+
+
+def test_an_explosion_in_the_first_batches_that_passes_is_silent():
+    """As with Adam and batch normalisation: cross-entropy is 30 after the first step, and the network learns."""
+    torch.manual_seed(0)
+    assert noted(0.1 * good(), *(-30 * good() for _ in range(4)), *(good() for _ in range(40))) == []
 
 
 def test_a_bad_start_that_gets_better_is_not_an_explosion():

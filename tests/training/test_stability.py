@@ -1,30 +1,20 @@
 """The losses with their defaults, in plain loops without clipping, on random networks: they learn, or they warn.
 
 A draw is a network (depth, width, normalisation, convolutions or not, activation), a learning rate from 0.001 to 0.3
-and an optimizer. Where cross-entropy learns (half of the test images right after 400 steps on digits), the other losses
-should end within 5 points of it and be silent, in at least nine of ten draws; elsewhere a loss that ends at chance has
-to say why within 20 batches. A loss that is only slow (its test images have less cross-entropy than guessing) need not.
+and an optimizer; a run has 400 steps on digits. One run of cross-entropy is often more than 5 points from the next, so
+one run is no bar. Three, with other weights and batches, say what a draw allows: if their median has half of the test
+images right, cross-entropy learns; a loss reaches it if its own run is at most 5 points below the median, and silent.
+A fourth run of cross-entropy, with the weights and batches that the losses have, is judged by the same rule: its misses
+are noise. A loss should reach nine in ten of the draws, or as many as this fourth run. All counts are given, because of
+30 draws a share of 0.9 has a standard error of 5 points: a loss as good as cross-entropy can miss the line by chance.
+In every draw a loss that ends at chance has to say why within 20 batches. One that is only slow (its test images have
+less cross-entropy than guessing) need not.
 
-Measured on 30 draws that were not looked at before, on 2026-11-24 and again a day later. Cross-entropy learns in 26:
-
-| | within 5 points, silent | within 5 points, after a warning | short, after a warning | short, silent |
-|---|---|---|---|---|
-| large margin | 25 | 1 | 0 | 0 |
-| L-GM | 25 | 1 | 0 | 0 |
-| center | 25 | 0 | 1 | 0 |
-| FOCA | 26 | 0 | 0 | 0 |
-
-In three of the other four the learning rate (SGD, 0.0012 to 0.002) is too small for 400 steps: all are slow or have
-learnt. In the last (two layers of tanh without normalisation, Adam at 0.2) large margin ends at 16 % without a warning,
-and FOCA at 10 % with one at batch 400: two misses.
-
-On two more blocks nine in ten is missed by large margin and L-GM. Within 5 points and silent, of 40 draws from
-30,001,000 on and of the 28 of 30 that cross-entropy learns from 40,000,000 on: large margin 34 and 24, L-GM 33 and 24,
-center 37 and 26, FOCA 38 and 28. Cross-entropy itself, with three other seeds for the 40: 35, 34 and 36. The first two
-blocks ran before "stalled" was checked at any time, and all three before "exploded" asked whether the loss has grown.
+Not measured by this rule yet.
 """
 
 import math
+import statistics
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,7 +39,9 @@ from clearance.training import FOCA
 
 STEPS, BATCH = 400, 64
 LEARNT, CHANCE, POINTS, GUESSING = 0.5, 0.2, 0.05, math.log(10)
-FIRST_DRAW = 20_261_123  # no draw from here on was looked at before the defaults were fixed
+REFERENCES = 3  # runs of cross-entropy, whose median a loss is compared with
+SEEN = 20_261_123  # draws from here on were looked at when the rule and the watch were chosen
+FRESH = 71_000_000  # none was looked at before the rule, the watch and the defaults were fixed
 OTHERS = ("large margin", "L-GM", "center", "FOCA")
 LOSSES: dict[str, Callable[[int], Loss]] = {
     "cross-entropy": lambda features: CrossEntropyLoss(),
@@ -130,10 +122,11 @@ class Ending:
     message: str
 
 
-def trained(draw: Draw, name: str) -> Ending:
-    """One plain loop: no clipping, no schedule, no warm-up."""
+def trained(draw: Draw, name: str, repeat: int = 0) -> Ending:
+    """One plain loop: no clipping, no schedule, no warm-up. Another `repeat` has other weights and batches."""
     train, test = read_digits("train"), read_digits("test")
-    torch.manual_seed(draw.seed)
+    seed = draw.seed + 1_000_000_000 * repeat
+    torch.manual_seed(seed)
     extractor, width = draw.extractor()
     head = GaussianMixture(width, 10) if name == "L-GM" else nn.Linear(width, 10)
     model = Classifier(extractor, head, mean=0.3, std=0.4).train()
@@ -141,7 +134,7 @@ def trained(draw: Draw, name: str) -> Ending:
     if name == "FOCA":
         way = FOCA()
         optimizer = OPTIMIZERS[draw.optimizer](list(way.trainable(model)), draw.lr)
-        training = way.start(model, train, optimizer, way.generators(draw.seed))
+        training = way.start(model, train, optimizer, way.generators(seed))
         step, finish = training.step, training.finish
     else:
         loss = LOSSES[name](width)
@@ -158,7 +151,7 @@ def trained(draw: Draw, name: str) -> Ending:
         def finish() -> None:
             pass
 
-    stream, warned, message = torch.Generator().manual_seed(draw.seed), None, ""
+    stream, warned, message = torch.Generator().manual_seed(seed), None, ""
     for batch in range(1, STEPS + 1):
         images, labels = train.batch(torch.randint(len(train), (BATCH,), generator=stream))
         with warnings.catch_warnings(record=True) as caught:
@@ -177,49 +170,58 @@ def trained(draw: Draw, name: str) -> Ending:
 
 
 def judged(
-    draws: int, first: int = FIRST_DRAW, say: Callable[[str], object] = lambda line: None
+    draws: int, first: int, say: Callable[[str], object] = lambda line: None
 ) -> dict[str, dict[str, int]]:
-    """Counts by loss; `say` gets each ending.
+    """Counts by loss, with cross-entropy's own run; `say` gets each ending.
 
-    In draws where cross-entropy learns: ``reached`` within 5 points and silent, ``alarmed`` within 5 points after a
-    warning, ``warned`` short of it with a warning in 20 batches, ``short`` of it without. In the rest: ``learnt``,
-    ``slow`` (silent, with less cross-entropy than guessing), ``warned``. Anywhere: ``silent`` at chance.
+    In draws where cross-entropy learns: ``reached`` within 5 points of its median and silent, ``alarmed`` within 5
+    points after a warning, ``warned`` short of it with a warning in 20 batches, ``short`` of it without, ``silent`` at
+    chance without. In the rest: ``rest: learnt``, ``rest: slow`` (above chance, or with less cross-entropy than
+    guessing), ``rest: warned``, ``rest: silent``.
     """
     counts: dict[str, dict[str, int]] = {name: {} for name in ("cross-entropy", *OTHERS)}
     for seed in range(first, first + draws):
         draw = Draw.of(seed)
-        endings = {name: trained(draw, name) for name in counts}
-        own = endings["cross-entropy"].accuracy
-        for name, ending in endings.items():
-            early = ending.warned is not None and ending.warned <= 20
-            if own >= LEARNT and ending.accuracy >= own - POINTS:
-                kind = "reached" if ending.warned is None else "alarmed"
-            elif early:
-                kind = "warned" if own >= LEARNT else "rest: warned"
-            elif ending.accuracy < CHANCE and not ending.entropy < GUESSING:
-                kind = "silent"
-            elif own >= LEARNT:
-                kind = "short"
-            else:
-                kind = "rest: learnt" if ending.accuracy >= LEARNT else "rest: slow"
+        median = statistics.median(
+            trained(draw, "cross-entropy", repeat).accuracy for repeat in range(1, REFERENCES + 1)
+        )
+        for name in counts:
+            ending = trained(draw, name)
+            kind = judgement(ending, median)
             counts[name][kind] = counts[name].get(kind, 0) + 1
-            say(f"{draw} {name}: {kind}, {ending}")
+            say(f"{draw} {name}: {kind}, {ending}, median of cross-entropy {median:.3f}")
     return counts
 
 
-def check(counts: dict[str, dict[str, int]], missing: int, silent: int = 0) -> None:
+def judgement(ending: Ending, median: float) -> str:
+    """The kind of an ending beside cross-entropy's median accuracy, as `judged` counts them."""
+    learns = median >= LEARNT
+    if learns and ending.accuracy >= median - POINTS:
+        return "reached" if ending.warned is None else "alarmed"
+    if ending.warned is not None and ending.warned <= 20:
+        return "warned" if learns else "rest: warned"
+    if ending.accuracy < CHANCE and not ending.entropy < GUESSING:
+        return "silent" if learns else "rest: silent"
+    if learns:
+        return "short"
+    return "rest: learnt" if ending.accuracy >= LEARNT else "rest: slow"
+
+
+def check(counts: dict[str, dict[str, int]], silent: int = 0) -> None:
+    """Each loss reaches nine in ten, or as many as cross-entropy itself."""
+    own = counts["cross-entropy"].get("reached", 0)
     for name in OTHERS:
         found = counts[name]
-        learns = sum(found.get(kind, 0) for kind in ("reached", "alarmed", "warned", "short", "silent"))
-        assert found.get("reached", 0) >= learns - missing, (name, found)
-        assert found.get("silent", 0) <= silent, (name, found)
+        learns = sum(number for kind, number in found.items() if not kind.startswith("rest"))
+        assert found.get("reached", 0) >= min(0.9 * learns, own), (name, counts)
+        assert found.get("silent", 0) + found.get("rest: silent", 0) <= silent, (name, counts)
 
 
 @pytest.mark.slow
 def test_on_random_networks_they_learn_or_warn():
-    check(judged(5), missing=1)
+    check(judged(5, SEEN))
 
 
 @pytest.mark.long
 def test_on_thirty_random_networks_they_learn_or_warn():
-    check(judged(30), missing=2, silent=1)
+    check(judged(30, FRESH))

@@ -11,8 +11,10 @@ from clearance.tensors import LossTerms, Outputs
 
 _EARLY = (1, 2, 3, 5, 10, 15, 20, 50)  # checked batches; on an accelerator each check waits for its numbers
 _EVERY = 100  # then
+_SETTLED = 10  # batches, in which a training with large steps may explode and recover
 _EXPLODED = 4.0  # times the cross-entropy of guessing, and of the first batch
 _LEAST_EXPLODED = 12.0  # nats; with few classes, weak heads and wrong labels reach several
+_WORSE = 1.5  # times the same two, twice in a row, in a network that does not classify
 _ONE_CLASS = 0.98  # share of a batch's predictions
 _SHRUNK = 0.1  # spread of logits over a batch, as a share of the largest so far
 _CLASSIFIES = 0.15  # share of a batch that is right beyond that of its largest class
@@ -36,14 +38,16 @@ class TrainingWatch:
     A batch is judged by the cross-entropy of its logits, whatever the loss, in units of log C, that of guessing:
 
     - *not finite*: a loss or a logit is NaN or infinite;
-    - *exploded*: the loss is above that of the first batch, and cross-entropy is above 4 log C, above 12, and above
-      four times that of the first batch;
+    - *exploded*: from batch 10 on, the loss is above that of the first batch, and cross-entropy is above 4 log C, above
+      12, and above four times that of the first batch; or, at two checks in a row, it is above 1.5 log C and 1.5 times
+      that of the first batch, and the share of right answers is at most 15 points above the share of the largest class;
     - *collapsed*: at two checks in a row 98 % of a batch are put in one class, and the logits' standard deviation over
       the batch is below a tenth of its largest so far: the network has lost sight of its images;
-    - *stalled*: at two hundredth batches in a row cross-entropy is that of guessing or more, and the share of right
-      answers is at most 15 points above the share of the largest class.
+    - *stalled*: at two hundredth batches in a row cross-entropy is that of guessing or more, and no more answers are
+      right than that.
 
-    So large logits alone are no failure, as where a loss divides them by a temperature.
+    So large logits alone are no failure, as where a loss divides them by a temperature; nor is a cross-entropy that is
+    large in the first batches, as with Adam at high learning rates: most such trainings recover.
 
     Batches 1, 2, 3, 5, 10, 15, 20, 50 are checked, and every hundredth. Batches of fewer than 8 images are not.
 
@@ -54,7 +58,8 @@ class TrainingWatch:
     >>> def batch(logits):
     ...     return Outputs(torch.zeros(10, 2), logits, torch.nn.Identity())
     >>> loss = LossTerms({"cross_entropy": torch.tensor(2.3)})
-    >>> watch.note(batch(torch.eye(10)), labels, loss)
+    >>> for _ in range(9):
+    ...     watch.note(batch(torch.eye(10)), labels, loss)
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     watch.note(batch(-100 * torch.eye(10)), labels, LossTerms({"cross_entropy": torch.tensor(100.0)}))
@@ -66,7 +71,7 @@ class TrainingWatch:
         self.batches = 0
         self._first: tuple[float, float] | None = None  # cross-entropy and total loss of the first batch
         self._widest = 0.0
-        self._blind = self._guessing = 0  # checks in a row
+        self._worse = self._blind = self._guessing = 0  # checks in a row
         self._warned: set[str] = set()
 
     def note(self, outputs: Outputs, labels: Tensor, loss: LossTerms) -> None:
@@ -114,8 +119,14 @@ class TrainingWatch:
         change = (
             f"the loss went from {start:.3g} to {total:.3g}, cross-entropy from {first:.3g} to {entropy:.3g}"
         )
-        if total > start and entropy > max(_EXPLODED * max(first, guess), _LEAST_EXPLODED):
-            self._warn("exploded", f"{change}; guessing has {guess:.3g}")
+        classifies = right > own + _CLASSIFIES
+        if self.batches >= _SETTLED:
+            known = max(first, guess)
+            worse = total > start and entropy > _WORSE * known and not classifies
+            self._worse = self._worse + 1 if worse else 0
+            far = total > start and entropy > max(_EXPLODED * known, _LEAST_EXPLODED)
+            if far or self._worse == 2:
+                self._warn("exploded", f"{change}; guessing has {guess:.3g}")
         blind = chosen >= _ONE_CLASS and own < 0.5 and spread < _SHRUNK * self._widest
         self._blind = self._blind + 1 if blind else 0
         if self._blind == 2:
@@ -125,8 +136,7 @@ class TrainingWatch:
                 f"before by {self._widest:.2g}",
             )
         if self.batches % _EVERY == 0:
-            guesses = right <= own + _CLASSIFIES and entropy >= 0.999 * guess
-            self._guessing = self._guessing + 1 if guesses else 0
+            self._guessing = self._guessing + 1 if entropy >= 0.999 * guess and not classifies else 0
             if self._guessing == 2:
                 self._warn("stalled", f"{change}; guessing has {guess:.3g}")
 
