@@ -157,7 +157,8 @@ class LargeMarginLoss(Loss):
     Misleads where activations can grow: a hidden layer's margin is met by inflating that layer.
     The unit ``"spread"``, normalisation or weight decay prevent that. With ``"softmax"``, a saturated network
     has hardly any gradient. The loss is a mean over samples, not a minimum: if gamma is larger than the classes
-    allow, the nearest samples are sacrificed for the others. At the input the loss is in pixel units, so a gamma of
+    allow, the nearest samples are sacrificed for the others, and gaps and gradients grow together without end, which
+    training with Adam at high rates may not survive. At the input the loss is in pixel units, so a gamma of
     0.1 weighs little against cross-entropy; ``layer_weights`` of 1 / gamma make it free of units.
 
     >>> images, labels = torch.rand(4, 1, 2, 2), torch.tensor([0, 1, 2, 0])
