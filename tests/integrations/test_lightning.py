@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from on_processes import check_that_processes_agree
 from torch import nn
 
 import clearance as cl
 from clearance.losses import GaussianMixtureLoss, LargeMarginLoss
 from clearance.training import FOCA
+from on_processes import check_that_processes_agree
 
 lightning = pytest.importorskip(
     "lightning.pytorch", reason="Lightning is not installed: pip install lightning"

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from on_processes import check_that_processes_agree
 
 import clearance as cl
 from clearance.losses import CenterLoss, LargeMarginLoss
 from clearance.training import FOCA
+from on_processes import check_that_processes_agree
 
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed: pip install transformers"
