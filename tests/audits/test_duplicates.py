@@ -1,6 +1,7 @@
 """Copies are found whatever was done to them, and nothing else is: on pictures that are drawn here, and real ones."""
 
 import io
+import zipfile
 
 import numpy as np
 import pytest
@@ -87,6 +88,24 @@ def test_a_changed_copy_is_a_near_duplicate(change):
     assert listed["second image"] == [f"image {number}" for number in range(10, 20)]
     assert set(listed["kind"]) == {"mirrored" if "mirrored" in change else "near"}
     assert len(exhibits["pairs"]["image"]) == 16
+
+
+def test_every_copy_of_a_photograph_is_found_and_nothing_else(data_root):
+    with zipfile.ZipFile(data_root / "sign-language-digits.zip") as archive:
+        names = sorted(name for name in archive.namelist() if name.lower().endswith((".jpg", ".jpeg")))[::7]
+        photographs = [Image.open(archive.open(name)).convert("RGB").resize((64, 64)) for name in names]
+    known, fresh = photographs[:200], photographs[200:]
+    exact = known[:20]
+    near = [change(one) for k, change in enumerate(CHANGES.values()) for one in known[20 * k :][:20]]
+    counts, _ = found(labelled(pixels(known)), labelled(pixels([*fresh, *exact, *near])))
+    assert len(fresh) > 50
+    assert counts["exact_duplicates", "test in train"] == len(exact)
+    assert counts["near_duplicates", "test in train"] == len(near)
+
+
+def test_different_clothes_are_no_duplicates(data_root):
+    drawn = load_dataset("fashion-mnist", "train", data_root).per_class(100, seed=0)
+    assert Copies.of([drawn]).pairs == ()
 
 
 def test_copies_within_a_set_count_beyond_the_first():
