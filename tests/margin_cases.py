@@ -104,4 +104,4 @@ def measured(
     masked = outputs.logits.detach().scatter(1, y[:, None], -math.inf)
     rivals = masked.argsort(dim=1, descending=True)[:, :-1].mT
     gaps, norms = gaps_and_norms(outputs, y, rivals, layers, Ruler(norm, score), sweeps=sweeps)
-    return first_order_distance(gaps, norms, 0.0).detach(), rivals
+    return first_order_distance(gaps, norms).detach(), rivals

@@ -609,7 +609,7 @@ def test_dropout_masks_are_those_of_the_forward_pass():
     outputs = model.outputs(x, ("input", "extractor.1", "extractor.2"))
     mask = (outputs.activations["extractor.2"] / outputs.activations["extractor.1"]).detach()
     rivals = outputs.logits.detach().scatter(1, y[:, None], -math.inf).argmax(dim=1)[None]
-    found = first_order_distance(*gaps_and_norms(outputs, y, rivals, ("input",), Ruler()), 0.0)[0, 0]
+    found = first_order_distance(*gaps_and_norms(outputs, y, rivals, ("input",), Ruler()))[0, 0]
     difference = model.head.weight[y] - model.head.weight[rivals[0]]
     gradient = (difference * mask) @ model.extractor[1].weight
     gap = outputs.logits.gather(1, y[:, None]) - outputs.logits.gather(1, rivals.mT)
@@ -654,7 +654,7 @@ def test_under_automatic_mixed_precision_distances_are_full_precision_where_the_
         terms = loss(outputs, y)
         rivals = outputs.logits.detach().scatter(1, y[:, None], -math.inf).topk(2, dim=1).indices.mT
         gaps, norms = gaps_and_norms(outputs, y, rivals, ALL_LAYERS, Ruler(), sweeps=sweeps)
-        found = first_order_distance(gaps, norms, 0.0)
+        found = first_order_distance(gaps, norms)
     assert terms.total.dtype == found.dtype == torch.float32
     terms.total.backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())

@@ -11,7 +11,7 @@ from torch import nn
 
 import clearance as cl
 from clearance.losses import CrossEntropyLoss, HingeLoss, LargeMarginLoss, SumLoss, TrainingWarning
-from clearance.losses.watch import TrainingWatch
+from clearance.losses._loss import TrainingWatch
 from clearance.models import Classifier
 from clearance.tensors import LossTerms, Outputs
 

@@ -5,8 +5,6 @@ import math
 import torch
 from torch import Tensor
 
-from clearance._checks import check_non_negative
-
 
 def dual_exponent(norm: float) -> float:
     """The exponent q whose norm is dual to that of p: 1/p + 1/q = 1.
@@ -63,10 +61,10 @@ def dual_norm(gradient: Tensor, norm: float, leading: int = 1) -> Tensor:
     return unit.squeeze(axes) * torch.linalg.vector_norm(flat / unit, ord=exponent, dim=axes)
 
 
-def first_order_distance(gap: Tensor, gradient_norm: Tensor, eps: float = 0.0) -> Tensor:
-    """Signed distance to where two scores tie, if both were linear: gap / (gradient_norm + eps).
+def first_order_distance(gap: Tensor, gradient_norm: Tensor) -> Tensor:
+    """Signed distance to where two scores tie, if both were linear: gap / gradient_norm.
 
-    d = (f_y - f_i) / (||grad f_y - grad f_i||_q + eps)
+    d = (f_y - f_i) / ||grad f_y - grad f_i||_q
 
     Exact for a linear classifier, and for a piecewise linear one as long as the displacement stays in one
     piece.
@@ -75,23 +73,21 @@ def first_order_distance(gap: Tensor, gradient_norm: Tensor, eps: float = 0.0) -
 
     Args:
         gap: f_y - f_i, positive on the right side of the boundary; any shape.
-        gradient_norm: Dual norm of the gap's gradient, at least 0, of a shape that broadcasts with it.
-        eps: Added to it, at least 0; bounds the distance by |gap| / eps.
+        gradient_norm: Dual norm of the gap's gradient, at least 0, of a shape that broadcasts with it. A small number
+            added to it bounds the distance.
 
     Returns:
-        The distance, in the unit in which the gradient was taken. With eps = 0 a gap whose gradient is zero
-        is infinitely far from a tie, and a tie is at 0.
+        The distance, in the unit in which the gradient was taken. A gap whose gradient is zero is infinitely
+        far from a tie, and a tie is at 0.
 
     Misleads far from linear: it is neither an upper nor a lower bound of the true distance.
 
     >>> first_order_distance(torch.tensor([6.0, -6.0, 1.0]), torch.tensor([2.0, 2.0, 0.0])).tolist()
     [3.0, -3.0, inf]
     """
-    check_non_negative("eps", eps)
-    bottom = gradient_norm + eps
-    flat = bottom == 0
+    flat = gradient_norm == 0
     # Divided by 1 where it is flat, so that neither value nor derivative of the branch not taken is NaN.
-    ratio = gap / torch.where(flat, torch.ones_like(bottom), bottom)
+    ratio = gap / torch.where(flat, torch.ones_like(gradient_norm), gradient_norm)
     endless = torch.where(
         gap == 0, torch.zeros_like(ratio), torch.copysign(torch.full_like(ratio, math.inf), gap)
     )

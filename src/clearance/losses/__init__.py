@@ -27,6 +27,7 @@ Your own loss is a subclass of :class:`Loss` with a ``forward``; it needs no reg
 """
 
 from clearance.losses._loss import Loss as Loss
+from clearance.losses._loss import TrainingWarning as TrainingWarning
 from clearance.losses.center import CenterLoss as CenterLoss
 from clearance.losses.contrastive import ContrastiveLoss as ContrastiveLoss
 from clearance.losses.cross_entropy import CrossEntropyLoss as CrossEntropyLoss
@@ -42,7 +43,6 @@ from clearance.losses.schedules import StepUp as StepUp
 from clearance.losses.squared_error import SquaredErrorLoss as SquaredErrorLoss
 from clearance.losses.sum import SumLoss as SumLoss
 from clearance.losses.triplet import TripletLoss as TripletLoss
-from clearance.losses.watch import TrainingWarning as TrainingWarning
 
 __all__ = [
     "CenterLoss",

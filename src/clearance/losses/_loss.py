@@ -1,13 +1,25 @@
-"""The contract of a loss: what it takes, returns and declares."""
+"""The contract of a loss: what it takes, returns and declares, and when it warns that training fails."""
 
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearance.losses.watch import TrainingWatch
 from clearance.tensors import GivenOutputs, LossTerms, Outputs, check_class_numbers
+
+_EARLY = (1, 2, 3, 5, 10, 15, 20, 50)  # checked batches; on an accelerator each check waits for its numbers
+_EVERY = 100  # then
+_SETTLED = 10  # batches, in which a training with large steps may explode and recover
+_EXPLODED = 4.0  # times the cross-entropy of guessing, and of the first batch
+_LEAST_EXPLODED = 12.0  # nats; with few classes, weak heads and wrong labels reach several
+_WORSE = 1.5  # times the same two, twice in a row, in a network that does not classify
+_ONE_CLASS = 0.98  # share of a batch's predictions
+_SHRUNK = 0.1  # spread of logits over a batch, as a share of the largest so far
+_CLASSIFIES = 0.15  # share of a batch that is right beyond that of its largest class
 
 
 class Loss(nn.Module):
@@ -48,7 +60,7 @@ class Loss(nn.Module):
             TypeError: If the loss reads more than the tensors that were given, or returns no LossTerms.
 
         Warns:
-            TrainingWarning: In training mode, with gradients: see :class:`~clearance.losses.watch.TrainingWatch`.
+            TrainingWarning: In training mode, with gradients: see `TrainingWatch`.
         """
         if given and isinstance(given[0], Tensor):
             given = _gathered(*given, *(named.pop("labels") for _ in range("labels" in named)))
@@ -66,7 +78,7 @@ class Loss(nn.Module):
         return terms
 
     @property
-    def _watch(self) -> TrainingWatch:
+    def _watch(self) -> "TrainingWatch":
         """Made on first use, because a subclass need not call our ``__init__``."""
         watch: TrainingWatch = self.__dict__.setdefault("_watch_of_this", TrainingWatch())
         return watch
@@ -111,3 +123,145 @@ def check_labels(logits: Tensor, labels: Tensor) -> None:
     check_class_numbers(labels, samples, classes)
     if samples == 0:
         raise ValueError("a batch must hold at least 1 sample, because its loss is a mean; got none.")
+
+
+class TrainingWarning(UserWarning):
+    """Training has failed, or is about to; the message names the cause and what to do.
+
+    Every loss gives it, once for each cause, from batches that it sees in training mode with gradients: in your own
+    loop, in ``fit`` and under FOCA.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", TrainingWarning)  # a script that stops when a training fails
+    """
+
+
+class TrainingWatch:
+    r"""What a loss sees of a training that fails, from a few of its batches.
+
+    A batch is judged by the cross-entropy of its logits, whatever the loss, in units of log C, that of guessing:
+
+    - *not finite*: a loss or a logit is NaN or infinite;
+    - *exploded*: from batch 10 on, the loss is above that of the first batch, and cross-entropy is above 4 log C, above
+      12, and above four times that of the first batch; or, at two checks in a row, it is above 1.5 log C and 1.5 times
+      that of the first batch, and the share of right answers is at most 15 points above the share of the largest class;
+    - *collapsed*: at two checks in a row 98 % of a batch are put in one class, and the logits' standard deviation over
+      the batch is below a tenth of its largest so far: the network has lost sight of its images;
+    - *stalled*: at two hundredth batches in a row cross-entropy is that of guessing or more, and no more answers are
+      right than that.
+
+    So large logits alone are no failure, as where a loss divides them by a temperature; nor is a cross-entropy that is
+    large in the first batches, as with Adam at high learning rates: most such trainings recover.
+
+    Batches 1, 2, 3, 5, 10, 15, 20, 50 are checked, and every hundredth. Batches of fewer than 8 images are not.
+
+    Misleads where all images of a batch are alike; and a network that starts to recover after a warning may still
+    learn, with fewer units than it had.
+
+    >>> watch, labels = TrainingWatch(), torch.arange(10)
+    >>> def batch(logits):
+    ...     return Outputs(torch.zeros(10, 2), logits, torch.nn.Identity())
+    >>> loss = LossTerms({"cross_entropy": torch.tensor(2.3)})
+    >>> for _ in range(9):
+    ...     watch.note(batch(torch.eye(10)), labels, loss)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     watch.note(batch(-100 * torch.eye(10)), labels, LossTerms({"cross_entropy": torch.tensor(100.0)}))
+    >>> "exploded" in str(caught[0].message)
+    True
+    """
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self._first: tuple[float, float] | None = None  # cross-entropy and total loss of the first batch
+        self._widest = 0.0
+        self._worse = self._blind = self._guessing = 0  # checks in a row
+        self._warned: set[str] = set()
+
+    def note(self, outputs: Outputs, labels: Tensor, loss: LossTerms) -> None:
+        """Count a batch; check some.
+
+        Warns:
+            TrainingWarning: Once for each cause.
+        """
+        self.batches += 1
+        if self.batches in _EARLY or self.batches % _EVERY == 0:
+            self._check(outputs.logits.detach(), labels, loss.total.detach())
+
+    @torch.no_grad()
+    def _check(self, logits: Tensor, labels: Tensor, total: Tensor) -> None:
+        samples, classes = logits.shape[-2:]
+        if samples < 8 or classes < 2 or labels.shape != (samples,) or labels.is_floating_point():
+            return
+        heads = logits.reshape(-1, samples, classes).float()
+        entropy = F.cross_entropy(heads.flatten(0, 1), labels.clamp(0, classes - 1).repeat(len(heads)))
+        named = heads.argmax(dim=-1)
+        right = (named == labels).double().mean()
+        chosen = F.one_hot(named, classes).double().mean(dim=1).amax(dim=1).mean()
+        own = F.one_hot(labels.clamp(0, classes - 1), classes).double().mean(dim=0).amax()
+        spread = (heads - heads.mean(dim=1, keepdim=True)).square().mean().sqrt()
+        seen = torch.stack([total.double(), entropy.double(), right, chosen, own, spread.double()]).tolist()
+        self._judge(math.log(classes), *seen)
+
+    def _judge(
+        self,
+        guess: float,
+        total: float,
+        entropy: float,
+        right: float,
+        chosen: float,
+        own: float,
+        spread: float,
+    ) -> None:
+        if not (math.isfinite(total) and math.isfinite(spread)):
+            self._warn("not finite", f"the loss is {total:.3g}, and logits spread by {spread:.3g}")
+            return
+        if self._first is None:
+            self._first = (entropy, total)
+        first, start = self._first
+        self._widest = max(self._widest, spread)
+        change = (
+            f"the loss went from {start:.3g} to {total:.3g}, cross-entropy from {first:.3g} to {entropy:.3g}"
+        )
+        classifies = right > own + _CLASSIFIES
+        if self.batches >= _SETTLED:
+            known = max(first, guess)
+            worse = total > start and entropy > _WORSE * known and not classifies
+            self._worse = self._worse + 1 if worse else 0
+            far = total > start and entropy > max(_EXPLODED * known, _LEAST_EXPLODED)
+            if far or self._worse == 2:
+                self._warn("exploded", f"{change}; guessing has {guess:.3g}")
+        blind = chosen >= _ONE_CLASS and own < 0.5 and spread < _SHRUNK * self._widest
+        self._blind = self._blind + 1 if blind else 0
+        if self._blind == 2:
+            self._warn(
+                "collapsed",
+                f"{chosen:.0%} of the images are put in one class, and logits spread by {spread:.2g} over a batch, "
+                f"before by {self._widest:.2g}",
+            )
+        if self.batches % _EVERY == 0:
+            self._guessing = self._guessing + 1 if entropy >= 0.999 * guess and not classifies else 0
+            if self._guessing == 2:
+                self._warn("stalled", f"{change}; guessing has {guess:.3g}")
+
+    def _warn(self, cause: str, seen: str) -> None:
+        if cause in self._warned:
+            return
+        self._warned.add(cause)
+        remedy = {
+            "stalled": "the learning rate is probably too small or too large; check also that labels belong to images",
+        }.get(cause, "the learning rate is probably too large; lower it, or clip the gradient's norm")
+        warnings.warn(
+            f"training has {_SAID[cause]} after {self.batches} batches: {seen}; {remedy}.",
+            TrainingWarning,
+            stacklevel=7,
+        )
+
+
+_SAID = {
+    "not finite": "lost its numbers",
+    "exploded": "exploded",
+    "collapsed": "collapsed",
+    "stalled": "stalled",
+}

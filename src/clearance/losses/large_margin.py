@@ -360,14 +360,14 @@ class LargeMarginLoss(Loss):
             outputs, labels, rivals, layers, self._ruler,
             full=self.distance.denominator == "full", sweeps=self.distance.sweeps,
         )  # fmt: skip
-        distances = first_order_distance(gaps, norms, self._ruler.eps)
+        distances = first_order_distance(gaps, norms + self._ruler.eps)
         # without a gradient no boundary is known, and gap / eps is not a distance
         gamma = self.margins(torch.where(norms == 0, math.inf, distances), places)[:, None, None]
         weights: Tensor = gamma.new_tensor([self._weights[place] for place in places])
         if self.max_slope is not None:
             least = self._least_norms(outputs.logits, labels, rivals, weights, self.max_slope)
             bounded = torch.maximum(norms, least)
-            distances = first_order_distance(gaps, bounded, self._ruler.eps)
+            distances = first_order_distance(gaps, bounded + self._ruler.eps)
             short = margin_violation(distances, gamma * (norms / bounded), self.lower_clip)
         else:
             short = margin_violation(distances, gamma, self.lower_clip)

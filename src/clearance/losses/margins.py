@@ -133,7 +133,7 @@ def margin_distances(
         check_class_numbers(labels, *outputs.logits.shape)
         rivals = top_rivals(outputs.logits, labels, pairs)
         gaps, norms = gaps_and_norms(outputs, labels, rivals, names, ruler)
-        found = first_order_distance(gaps, norms, ruler.eps).detach()
+        found = first_order_distance(gaps, norms + ruler.eps).detach()
     return Margins(rivals.mT, {name: values.mT for name, values in zip(names, found, strict=True)})
 
 

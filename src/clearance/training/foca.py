@@ -19,9 +19,8 @@ from clearance.heads.stack import HeadStack
 from clearance.heads.train import HeadTraining
 from clearance.heads.weak import GradientHeads, WeakHeads
 from clearance.heads.weak.gradient import train_on_unit_scale
-from clearance.losses._loss import Loss
+from clearance.losses._loss import Loss, TrainingWarning
 from clearance.losses.cross_entropy import CrossEntropyLoss
-from clearance.losses.watch import TrainingWarning
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier, check_classifier, check_logits
 from clearance.models.features import extract_features
