@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clearance.attacks import PGD
-from clearance.audits import MinimalPerturbation, Robustness, robustness
+from clearance.audits import MinimalPerturbation, Robustness, Subject, robustness
 from clearance.audits.robustness import Signs, sentence
 from clearance.data import ImageSet
 from clearance.data.synthetic import GaussianClasses
@@ -335,3 +335,13 @@ def test_radii_that_are_not_given_follow_from_the_kind_of_images(shape, radii):
 def test_radii_without_a_norm_are_refused(epsilons):
     with pytest.raises(TypeError, match="must be radii"):
         Robustness(epsilons=epsilons)
+
+
+def test_it_says_how_many_radii_are_done():
+    train, test = digits()
+    subject = Subject(headed(), train, test.per_class(2, seed=0))
+    said = []
+    subject.on_progress = lambda done, of: said.append((done, of))
+    epsilons = {"inf": (0.04, EPSILON), "2": (0.4,)}
+    Robustness(epsilons=epsilons, steps=5, queries=20).examine(subject)
+    assert said == [(1, 3), (2, 3), (3, 3)]

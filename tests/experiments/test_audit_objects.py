@@ -86,3 +86,16 @@ def test_unknown_images_may_come_with_their_audit(model):
 
 def test_no_audit_twice_among_those_with_defaults(model):
     assert AuditPlan.of([Accuracy(), "class_scatter"], unknown=False).names == ("accuracy", "class_scatter")
+
+
+def test_audits_share_one_pass_over_the_images(model):
+    """Many audits send as many images through the network as one does."""
+    train, test = gaussian_images(seed=0), gaussian_images(seed=1)
+    seen = {}
+    for audits in (["accuracy"], ["accuracy", "performance", "mistakes", "calibration", "class_scatter"]):
+        images = []
+        hook = model.extractor.register_forward_hook(lambda _, given, __: images.append(len(given[0])))  # noqa: B023
+        cl.audit(model, train=train, test=test, audits=audits)
+        hook.remove()
+        seen[len(audits)] = sum(images)
+    assert seen[5] == seen[1] < 1.5 * (len(train) + len(test))

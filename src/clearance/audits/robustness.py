@@ -4,7 +4,7 @@ import copy
 import dataclasses
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -571,8 +571,9 @@ class Robustness(Audit):
         """The verdicts of each norm: what is left of all images, wherever their parts are attacked."""
         struck = dataclasses.replace(self, source=None)  # the target has it
         _ = target.steps  # found out once, on all images
+        here = subject.progress if subject.workers is None else None  # workers cannot call it
         parts = subject.by_parts(
-            _left_by_norm, len(target.labels), lambda rows: (struck, target.part(rows), chosen)
+            _left_by_norm, len(target.labels), lambda rows: (struck, target.part(rows), chosen, here)
         )
         return {
             norm: [
@@ -634,10 +635,21 @@ class Left:
 
 
 def _left_by_norm(
-    audit: Robustness, target: Target, chosen: Mapping[float, tuple[float, ...]]
+    audit: Robustness,
+    target: Target,
+    chosen: Mapping[float, tuple[float, ...]],
+    on_progress: Callable[[int, int], object] | None,
 ) -> dict[float, list[Left]]:
-    """Attack some images in every norm."""
-    return {norm: list(audit.left(target, norm, radii)) for norm, radii in chosen.items()}
+    """Attack some images in every norm, radius by radius."""
+    found: dict[float, list[Left]] = {norm: [] for norm in chosen}
+    done, of = 0, sum(map(len, chosen.values()))
+    for norm, radii in chosen.items():
+        for left in audit.left(target, norm, radii):
+            found[norm].append(left)
+            done += 1
+            if on_progress is not None:
+                on_progress(done, of)
+    return found
 
 
 def _joined(parts: Sequence[Left]) -> Left:
