@@ -19,7 +19,7 @@ PUBLIC = {
 
 ROOMS = {
     "attacks": """
-        APGD Attack Attacked DeepFool FGSM IFGSM MinimumNorm PGD SCALE_FREE SquareSearch TargetedAscent as_attack
+        APGD Attack DeepFool FGSM IFGSM MinimumNorm PGD SCALE_FREE SquareSearch TargetedAscent as_attack
         straight_through transfer_matrix transferred
     """,
     "audits": """
@@ -29,22 +29,20 @@ ROOMS = {
         PreprocessingMismatch Robustness SetFacts Subject WeightScale decayed_parameters rejection_threshold
     """,
     "data": """
-        Augmentation ImageSet Preprocessing StoredImageSet gaussian_images open_images open_unlabelled
-        preprocessing_of
+        Augmentation ImageSet Preprocessing StoredImageSet gaussian_images open_images preprocessing_of
     """,
     "explore": """
         scene_of write_explorer
     """,
     "geometry": """
-        ClassStatistics class_distance_normalised_variances class_scatter effective_rank first_axis_share
-        first_order_distance nc1 nc2_equiangle nc2_equinorm nc2_simplex nc3 nc4 within_between_ratio
+        class_scatter nc1 nc2_equiangle nc2_equinorm nc2_simplex nc3 nc4 within_between_ratio
     """,
     "heads": """
         GaussianMixture GaussianMixtureHeads GradientHeads HeadStack HeadTraining MLP
         PairHeads RidgeHeads linear_from_mixture mixture_from_linear mixture_groups train_heads
     """,
     "linear": """
-        Hyperplane LinearFit adversarial_distance error_distance error_rate nearest_centroid
+        Hyperplane LinearFit adversarial_distance error_distance error_rate
         svm_path tilting_angle tilting_plane
     """,
     "losses": """

@@ -4,8 +4,9 @@ import pytest
 import torch
 from PIL import Image
 
-from clearance.data import Preprocessing, open_images, open_unlabelled
+from clearance.data import Preprocessing, open_images
 from clearance.data.image_set import PictureFiles
+from clearance.data.intake import open_unlabelled
 from clearance.data.stored import StoredImageSet, write_pixels
 
 pytestmark = pytest.mark.filterwarnings("error")

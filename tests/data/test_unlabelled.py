@@ -5,8 +5,9 @@ import pytest
 import torch
 from PIL import Image
 
-from clearance.data import ImageSet, Preprocessing, StoredImageSet, gaussian_images, open_unlabelled
+from clearance.data import ImageSet, Preprocessing, StoredImageSet, gaussian_images
 from clearance.data.folder import open_folder, open_pictures
+from clearance.data.intake import open_unlabelled
 
 COLOURED = ImageSet(torch.rand(4, 3, 8, 8), torch.tensor([0, 1, 0, 1]), ("a", "b"))
 

@@ -8,12 +8,8 @@ import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from clearance.data.synthetic import GaussianClasses
-from clearance.geometry import (
-    class_distance_normalised_variances,
-    class_scatter,
-    nc1,
-    within_between_ratio,
-)
+from clearance.geometry import class_scatter, nc1, within_between_ratio
+from clearance.geometry.scatter import class_distance_normalised_variances
 
 CLASSES = 4
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from clearance.geometry import effective_rank, first_axis_share
-from clearance.geometry.spectrum import covariance_spectrum, principal_axes
+from clearance.geometry.spectrum import covariance_spectrum, effective_rank, first_axis_share, principal_axes
 
 SHAPES = [(40, 7), (7, 7), (8, 7), (9, 30), (1, 5), (5, 1)]
 

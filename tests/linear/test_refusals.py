@@ -6,16 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from clearance.linear import (
-    Hyperplane,
-    adversarial_distance,
-    nearest_centroid,
-    svm_path,
-    tilting_angle,
-    tilting_plane,
-)
+from clearance.linear import Hyperplane, adversarial_distance, svm_path, tilting_angle, tilting_plane
 from clearance.linear.hyperplane import margins, scores, signed_distances, steepest
-from clearance.linear.tilting import centroids
+from clearance.linear.tilting import centroids, nearest_centroid
 from linear.plateau import plateau  # on pytest's path
 
 NAN = float("nan")

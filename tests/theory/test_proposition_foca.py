@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearance.data import ImageSet
-from clearance.geometry import class_distance_normalised_variances, class_scatter
+from clearance.geometry import class_scatter
+from clearance.geometry.scatter import class_distance_normalised_variances
 from clearance.heads import PairHeads, RidgeHeads
 from clearance.heads.ridge import pair_head
 from clearance.heads.weak.ridge import ridge_is_too_strong

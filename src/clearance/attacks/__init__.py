@@ -32,7 +32,6 @@ Losses are named (:data:`LOSSES`); only those in :data:`SCALE_FREE` give a verdi
 
 from clearance.attacks.ascent import TargetedAscent as TargetedAscent
 from clearance.attacks.attack import Attack as Attack
-from clearance.attacks.attack import Attacked as Attacked
 from clearance.attacks.foreign import as_attack as as_attack
 from clearance.attacks.gradient import APGD as APGD
 from clearance.attacks.gradient import FGSM as FGSM
@@ -53,7 +52,6 @@ __all__ = [
     "PGD",
     "SCALE_FREE",
     "Attack",
-    "Attacked",
     "DeepFool",
     "MinimumNorm",
     "SquareSearch",

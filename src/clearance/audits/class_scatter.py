@@ -8,7 +8,8 @@ from torch import Tensor
 
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.data import ImageSet
-from clearance.geometry import class_distance_normalised_variances, class_scatter, nc1, within_between_ratio
+from clearance.geometry import class_scatter, nc1, within_between_ratio
+from clearance.geometry.scatter import class_distance_normalised_variances
 from clearance.vocabulary import Exhibit, Measurement
 
 PICTURED_IMAGES = 500

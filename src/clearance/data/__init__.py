@@ -24,7 +24,7 @@ disk, and is read in batches. `gaussian_images` makes images whose Bayes error i
 
 from clearance.data.augmentation import Augmentation
 from clearance.data.image_set import ImageSet
-from clearance.data.intake import open_images, open_unlabelled
+from clearance.data.intake import open_images
 from clearance.data.preprocessing import Preprocessing, preprocessing_of
 from clearance.data.stored import StoredImageSet
 from clearance.data.synthetic import gaussian_images
@@ -36,6 +36,5 @@ __all__ = [
     "StoredImageSet",
     "gaussian_images",
     "open_images",
-    "open_unlabelled",
     "preprocessing_of",
 ]

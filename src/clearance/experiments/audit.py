@@ -88,8 +88,8 @@ def audit(
             Hugging Face dataset, ``"folder:PATH"`` or ``"npz:PATH"``; see :func:`clearance.data.open_images`.
         test: Held-out images with the same classes.
         unknown: Out-of-distribution images of the same size as `test`, with or without labels: a folder of pictures, a
-            tensor, the name of a dataset or anything that `test` may be; see
-            :func:`clearance.data.open_unlabelled`. The audits `out_of_distribution` and `likelihood` use them.
+            tensor, the name of a dataset or anything that `test` may be. The audits `out_of_distribution` and
+            `likelihood` use them.
         audits: Names of audits, or audits with your own settings, as in ``[MinimalPerturbation(norm=2)]``; by default
             accuracy, input, performance, mistakes, confidence, out-of-distribution images and the smallest change that
             changes a prediction, as on the command line. ``["all"]`` runs every audit; ``"few-labels"`` stands for

@@ -248,7 +248,7 @@ def unknown_images(
 
     Args:
         given: ``"folder:PATH"``, ``"npz:PATH"``, the name of a dataset, whose test images are used, or anything else
-            that :func:`clearance.data.open_unlabelled` takes.
+            that `open_unlabelled` takes.
         test: The test images.
         preprocessing: The preprocessing of the test images.
         cache: Folder for decoded pictures.

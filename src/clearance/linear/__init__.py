@@ -21,7 +21,6 @@ from clearance.linear.hyperplane import error_distance as error_distance
 from clearance.linear.hyperplane import error_rate as error_rate
 from clearance.linear.svm_path import LinearFit as LinearFit
 from clearance.linear.svm_path import svm_path as svm_path
-from clearance.linear.tilting import nearest_centroid as nearest_centroid
 from clearance.linear.tilting import tilting_angle as tilting_angle
 from clearance.linear.tilting import tilting_plane as tilting_plane
 
@@ -31,7 +30,6 @@ __all__ = [
     "adversarial_distance",
     "error_distance",
     "error_rate",
-    "nearest_centroid",
     "svm_path",
     "tilting_angle",
     "tilting_plane",
