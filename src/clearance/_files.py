@@ -3,6 +3,7 @@
 import glob
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -114,6 +115,13 @@ def check_folder(name: str, path: Path) -> None:
 
     >>> check_folder("out", Path("."))
     """
+    # an address that became a path; a drive of Windows has one letter
+    if path.parts and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+:", path.parts[0]):
+        address = path.as_posix().replace(":/", "://", 1)
+        raise ValueError(
+            f"`{name}` must be a folder of this machine here; got the address {address}. Give a folder, and copy it "
+            "afterwards; clearance compare --out takes addresses."
+        )
     there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
     if not there.is_dir():
         raise ValueError(f"`{name}` must be a folder that can be written; {there.name} is a file.")

@@ -72,6 +72,14 @@ class TestMistakes:
         assert re.search("must be a folder that can be written; a file is a file", complaint)
         assert [path.name for path in tmp_path.iterdir()] == ["a file"]
 
+    @pytest.mark.parametrize("words", [["train", "--out"], ["search", "--out"], ["explore", "--report"]])
+    def test_an_address_is_no_local_folder_of_that_name(self, words, monkeypatch, tmp_path):
+        monkeypatch.chdir(tmp_path)
+        status, _, complaint = run(*words, "s3://bucket/prefix")
+        assert status == 2
+        assert "must be a folder of this machine here; got the address s3://bucket/prefix" in complaint
+        assert not list(tmp_path.iterdir())
+
     def test_a_recipe_that_is_no_text_is_named(self, tmp_path):
         (tmp_path / "mine.yaml").write_bytes(b"\xff\xfe\x00")
         status, _, complaint = run("compare", "--recipe", str(tmp_path / "mine.yaml"), "--dry-run")
