@@ -53,6 +53,9 @@ def average_gradients(parameters: Iterable[nn.Parameter], samples: int) -> None:
 
     That is the gradient of the mean loss over all samples, where the loss is a mean over samples. The same
     parameters must have received a gradient in every process.
+
+    DistributedDataParallel counts every process alike, whatever its share, and refuses FOCA's steps, which leave the
+    head without a gradient, unless it looks for unused parameters in each of them.
     """
     if process_count() == 1:
         return
