@@ -24,7 +24,7 @@ def test_summary_by_hand():
     half = 0.95 / math.sqrt(2 * 0.975 * 0.025) * math.sqrt(13 / 3)
     assert over.mean == 5.0
     assert over.spread == pytest.approx(math.sqrt(13), rel=1e-14)
-    assert (over.low, over.high) == pytest.approx((5 - half, 5 + half), rel=1e-12)
+    assert (over.low, over.high) == pytest.approx((5 - half, 5 + half), rel=1e-9)  # SciPy 1.15 errs by 3e-11
     assert over.seeds == 3
 
 
