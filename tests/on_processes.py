@@ -1,4 +1,4 @@
-"""Trains one small network per loss in Lightning or in Hugging Face's Trainer, on as many processes as started this.
+"""One small network per loss, trained in Lightning or in Hugging Face's Trainer, by one process or by several.
 
 python on_processes.py HOST FOLDER; each process writes the states that it ends with, float64, to FOLDER/SIZE-RANK.pt.
 """

@@ -106,10 +106,10 @@ class SearchCommand:
         console.print("Chosen settings, as a recipe file for --recipe:")
         console.print(_as_yaml(trials, recipe, self.choose_by), soft_wrap=True)
         if failed := [trial for trial in trials if trial.failed]:
-            why = next(status for status in failed[0].statuses if status.startswith("failed"))
             console.print(
                 f"{len(failed)} of {len(trials)} trials failed, and their methods were searched no further. "
-                f"The same command repeats them. The first: {failed[0].method}, lr {failed[0].lr:g}: {why}",
+                f"The same command repeats them. The first: {failed[0].method}, lr {failed[0].lr:g}, "
+                f"{failed[0].failed}",
                 soft_wrap=True,
             )
             sys.exit(FAILED)

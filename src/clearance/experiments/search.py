@@ -45,9 +45,9 @@ class Trial:
     statuses: tuple[str, ...]
 
     @property
-    def failed(self) -> bool:
-        """Whether a run failed outside training, for a reason unrelated to its settings."""
-        return any(status.startswith(FAILED) for status in self.statuses)
+    def failed(self) -> str:
+        """How the first run that failed outside training ended, for a reason unrelated to its settings; else empty."""
+        return next((status for status in self.statuses if status.startswith(FAILED)), "")
 
 
 def best_trial(trials: list[Trial], method: str, criterion: str = "one_image_error") -> Trial:
@@ -73,9 +73,8 @@ def measured_trials(trials: list[Trial], method: str) -> list[Trial]:
     """A method's trials that were measured."""
     own = [trial for trial in trials if trial.method == method]
     if own and all(trial.failed for trial in own):
-        reason = next(status for status in own[0].statuses if status.startswith(FAILED))
         raise ValueError(
-            f"no trial of method {method!r} could be measured, so no settings can be chosen: {reason}"
+            f"no trial of method {method!r} could be measured, so no settings can be chosen: {own[0].failed}"
         )
     return [trial for trial in own if not trial.failed]
 
@@ -184,10 +183,12 @@ def _best_few(method: Method, trials: list[Trial], name: str, count: int, criter
         errors = (one_image_order(trial), trial.own_error)
         return errors if criterion == CRITERIA[0] else errors[::-1]
 
-    own = sorted(measured_trials(trials, name), key=order)
+    own = measured_trials(trials, name)
     if _has_failed(trials, name):
         return []
-    return [dataclasses.replace(method, lr=t.lr, per_class=t.per_class) for t in own[:count]]
+    return [
+        dataclasses.replace(method, lr=t.lr, per_class=t.per_class) for t in sorted(own, key=order)[:count]
+    ]
 
 
 def _run(
