@@ -13,6 +13,7 @@ EndToEnd can train on adversarial images: those of an attack, or of TRADES.
 >>> from clearance.data import gaussian_images
 >>> from clearance.heads import MLP
 >>> from clearance.models import Classifier
+>>> _ = torch.manual_seed(0)
 >>> data = gaussian_images(per_class=10, shape=(1, 4, 4))
 >>> model = Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 8)), MLP((8, 8, 3)))
 >>> way = FOCA(per_class=2)
