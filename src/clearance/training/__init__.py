@@ -15,9 +15,9 @@ EndToEnd can train on adversarial images: those of an attack, or of TRADES.
 >>> from clearance.models import Classifier
 >>> _ = torch.manual_seed(0)
 >>> data = gaussian_images(per_class=10, shape=(1, 4, 4))
->>> model = Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 8)), MLP((8, 8, 3)))
+>>> model = Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 32)), MLP((32, 32, 3)))
 >>> way = FOCA(per_class=2)
->>> optimizer = torch.optim.SGD(way.trainable(model), lr=0.05)
+>>> optimizer = torch.optim.SGD(way.trainable(model), lr=0.01)
 >>> training = way.start(model, data, optimizer, way.generators(seed=0))
 >>> for rows in torch.randperm(len(data)).split(10):
 ...     loss = training.step(*data.batch(rows))
