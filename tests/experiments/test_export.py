@@ -59,6 +59,18 @@ def test_it_needs_torch_alone(exported):
     assert {name.partition(".")[0] for name in named} - set(sys.stdlib_module_names) == {"torch"}
 
 
+def test_it_has_twenty_lines_beside_docstrings(exported):
+    lines = (exported[3] / "reader.py").read_text().splitlines()
+    assert len([line for line in lines if line.strip() and '"""' not in line]) <= 20
+
+
+def test_without_a_threshold_it_does_not_say_that_an_image_is_like_the_training_images(tmp_path):
+    module, test = trained(), cl.load_dataset("digits", "test").subset(torch.arange(5))
+    model = cl.wrap(module, example=test.images[:4], verbose=False)
+    export(Subject(model, cl.load_dataset("digits"), test), [], tmp_path)
+    assert [usual for _, _, usual in reader(tmp_path)(module, tmp_path)(test.images)] == [None] * 5
+
+
 def test_classes_confidence_and_rejection_are_those_of_the_audit(exported):
     module, subject, numbers, folder = exported
     known, limit = OutOfDistribution().fitted(subject)

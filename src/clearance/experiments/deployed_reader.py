@@ -11,21 +11,18 @@ class Deployed:
         self.model, self.kept = model.eval(), json.loads(Path(folder, "deploy.json").read_text("utf-8"))
         if "threshold" in self.kept:
             self.known = torch.load(Path(folder, "features.pt"), weights_only=True).double()
-            model.get_submodule(self.kept["head"]).register_forward_pre_hook(self._keep)
+            model.get_submodule(self.kept["head"]).register_forward_pre_hook(self._compare)
 
-    def _keep(self, _: torch.nn.Module, given: tuple[torch.Tensor, ...]) -> None:
-        self.features = given[0]
+    def _compare(self, _: torch.nn.Module, features: tuple[torch.Tensor, ...]) -> None:
+        cosines = torch.nn.functional.normalize(features[0].double()) @ self.known.to(features[0].device).T
+        self.usual = (cosines.topk(self.kept["neighbours"]).values[:, -1] >= self.kept["threshold"]).tolist()
 
     @torch.no_grad()
-    def __call__(self, images: torch.Tensor) -> list[tuple[str, float, bool]]:
-        """For each image its class, the probability of it, and whether it resembles the training images."""
-        mean, std = (torch.tensor(self.kept[name]).view(-1, 1, 1) for name in ("mean", "std"))
+    def __call__(self, images: torch.Tensor) -> list[tuple[str, float, bool | None]]:
+        """For each image its class, its probability, whether it is like the training images (None: no threshold)."""
+        self.usual = [None] * len(images)
+        mean, std = torch.tensor([self.kept["mean"], self.kept["std"]], device=images.device)[..., None, None]
         found = self.model((images - mean) / std)
         best = (getattr(found, "logits", found) / self.kept.get("temperature", 1)).softmax(1).max(1)
-        usual = torch.ones(len(images), dtype=torch.bool)
-        if "threshold" in self.kept:
-            cosines = torch.nn.functional.normalize(self.features.double()) @ self.known.T
-            nearest = cosines.topk(min(self.kept["neighbours"], len(self.known))).values[:, -1]
-            usual = nearest - 1 >= self.kept["threshold"]
-        names = [self.kept["classes"][k] for k in best.indices.tolist()]
-        return list(zip(names, best.values.tolist(), usual.tolist(), strict=True))
+        names = [self.kept["classes"][k] for k in best.indices]
+        return list(zip(names, best.values.tolist(), self.usual, strict=True))

@@ -51,10 +51,11 @@ def export(subject: Subject, findings: list[Findings], folder: Path) -> str:
     if len(subject.test) >= 2 * LEAST and (head := _head_of(model)) is not None:
         audit = OutOfDistribution()
         known, threshold = audit.fitted(subject)
-        found |= {"head": head, "neighbours": audit.neighbours, "threshold": threshold}
+        cosine = 1 + threshold  # of a score that is minus half a squared distance on the unit sphere
+        found |= {"head": head, "neighbours": min(audit.neighbours, len(known)), "threshold": cosine}
         folder.mkdir(parents=True, exist_ok=True)
         torch.save(known.float().cpu(), folder / FEATURES)
-        said.append(f"threshold {threshold:.3g} on features at {head!r}")
+        said.append(f"threshold {cosine:.3g} (cosine to features at {head!r})")
     write_bytes(folder / SETTINGS, (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
     reader = resources.files("clearance.experiments").joinpath("deployed_reader.py").read_bytes()
     write_bytes(folder / READER, reader)
@@ -71,7 +72,7 @@ def _of_model(subject: Subject) -> dict[str, Any]:
     for at, name in zip(model.order or range(outputs), subject.test.classes, strict=False):
         names[at] = name
     return {
-        "schema": 1,
+        "schema": 2,
         "classes": names,
         "mean": model.mean.flatten().tolist() if outside else [0.0],
         "std": model.std.flatten().tolist() if outside else [1.0],
