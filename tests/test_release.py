@@ -1,4 +1,4 @@
-"""What users install, and what they put into their own pipelines: conda recipe, GitHub Action, pre-commit hook."""
+"""What users install, and what they put into their own pipelines: a release, conda recipe, GitHub Action, hook."""
 
 import os
 import re
@@ -16,6 +16,7 @@ from gate.reports import of_images
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
 
@@ -40,6 +41,44 @@ def test_the_conda_recipe_needs_what_the_project_needs():
     assert recipe["about"]["summary"] == PROJECT["description"]
     (command,) = PROJECT["scripts"].items()
     assert recipe["build"]["python"]["entry_points"] == [" = ".join(command)]
+
+
+def test_the_addresses_are_those_of_the_papers():
+    cited = {each["identifiers"][0]["value"] for each in CITATION["references"]}
+    assert set(PROJECT["urls"].values()) == {
+        f"https://arxiv.org/abs/{one.removeprefix('arXiv:')}" for one in cited
+    }
+
+
+def test_a_release_has_the_addresses_of_the_repository_that_makes_it(tmp_path):
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "publish.yml").read_text("utf-8"))
+    (step,) = (each for each in workflow["jobs"]["build"]["steps"] if "addresses" in each.get("name", ""))
+    for name in ("pyproject.toml", "README.md"):
+        (tmp_path / name).write_text((ROOT / name).read_text("utf-8"), "utf-8")
+    at = {
+        "GITHUB_SERVER_URL": "https://host.example",
+        "GITHUB_REPOSITORY": "a/b",
+        "GITHUB_REF_NAME": "v1.2.3",
+    }
+    subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", step["run"]], cwd=tmp_path, env=os.environ | at, check=True
+    )
+    urls = tomllib.loads((tmp_path / "pyproject.toml").read_text("utf-8"))["project"]["urls"]
+    assert urls == PROJECT["urls"] | {
+        "Homepage": "https://host.example/a/b",
+        "Source": "https://host.example/a/b/tree/v1.2.3",
+        "Documentation": "https://host.example/a/b/blob/v1.2.3/README.md#documentation",
+        "Changelog": "https://host.example/a/b/blob/v1.2.3/CHANGELOG.md",
+    }
+    before, after = (
+        re.findall(r"\]\(([^)]+)\)", (of / "README.md").read_text("utf-8")) for of in (ROOT, tmp_path)
+    )
+    pages = [
+        f"https://host.example/a/b/{'raw' if each.endswith('.png') else 'blob'}/v1.2.3/{each}"
+        for each in before
+    ]
+    assert len(after) > 20
+    assert after == pages
 
 
 def steps_of_the_action(folder, **given):
