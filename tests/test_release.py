@@ -15,7 +15,8 @@ import clearance
 from gate.reports import of_images
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = PYPROJECT["project"]
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
@@ -36,6 +37,8 @@ def test_the_conda_recipe_needs_what_the_project_needs():
     expected = {f"{CONDA_NAMES.get(name, name)} {bound}" for name, bound in needed.items()}
     expected.add(f"python {PROJECT['requires-python']}")
     assert set(recipe["requirements"]["run"]) == expected
+    builds = {re.sub(r"(?=>=)", " ", each) for each in PYPROJECT["build-system"]["requires"]}
+    assert set(recipe["requirements"]["host"]) == builds | {f"python {PROJECT['requires-python']}", "pip"}
     assert recipe["context"]["version"] == clearance.__version__
     assert recipe["about"]["license"] == PROJECT["license"]
     assert recipe["about"]["summary"] == PROJECT["description"]
