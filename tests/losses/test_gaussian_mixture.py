@@ -289,31 +289,20 @@ def gradients_of(head, features, labels, bounded, alpha=0.3, weight=1.0):
 
 
 def spread_out(head, features, labels, factor):
-    """Features on the line from their mean, at `factor` times half the distance to the nearest other mean."""
+    """Features on the line from their mean, at `factor` times half the root mean square distance to the others."""
     with torch.no_grad():
         distance, _ = head.own_terms(features, labels)
-        scale = factor * (head.nearest_means(torch.arange(4))[labels] / 4 / distance).sqrt()
+        scale = factor * (head.distance_of_means(labels) / 4 / distance).sqrt()
         return head.means[labels] + scale[:, None] * (features - head.means[labels])
 
 
-def test_the_nearest_mean_is_that_of_a_loop(head):
+def test_the_distance_of_means_is_that_of_a_loop(head):
+    labels = torch.tensor([3, 1, 1, 0, 2])
     with torch.no_grad():
-        for classes in ([0, 1, 2, 3], [3, 1]):
-            found = head.nearest_means(torch.tensor(classes))
-            for place, k in enumerate(classes):
-                apart = head.own_half_distance(head.means.detach(), torch.full((4,), k))
-                expected = min(float(apart[i]) for i in range(4) if i != k)
-                assert float(found[place]) == pytest.approx(expected, rel=1e-9)
-
-
-def test_a_batch_smaller_than_the_classes_has_the_same_gradients(head):
-    features, labels = samples()
-    far = spread_out(head, features, labels, 2.0)
-    pairs = [slice(i, i + 2) for i in range(0, len(far), 2)]  # of four classes
-    together, *apart = (
-        gradients_of(head, far[some], labels[some], True)[1][0] for some in (slice(None), *pairs)
-    )
-    close(2 * torch.cat(apart), len(far) * together, rtol=1e-9, atol=1e-12)
+        for found, k in zip(head.distance_of_means(labels), labels, strict=True):
+            apart = head.own_half_distance(head.means.detach(), torch.full((4,), int(k)))
+            assert float(found) == pytest.approx(float(apart.sum()) / 3, rel=1e-9)
+    assert torch.isinf(GaussianMixture(7, 1).distance_of_means(torch.tensor([0])))
 
 
 def test_near_its_mean_a_bounded_loss_is_the_published_one_to_the_bit(head):
@@ -326,7 +315,7 @@ def test_near_its_mean_a_bounded_loss_is_the_published_one_to_the_bit(head):
 
 @pytest.mark.parametrize("factor", [2.0, 100.0, 1e6])
 def test_far_from_its_mean_only_the_gradient_in_features_changes_and_is_bounded(head, factor):
-    """lambda times the pull at half the distance to the nearest mean, whatever the distance."""
+    """lambda times the pull at half the distance to the other means, whatever the distance."""
     features, labels = samples()
     far = spread_out(head, features, labels, factor)
     ours, published = (gradients_of(head, far, labels, bounded, 0.0, 1.0) for bounded in (True, False))

@@ -137,22 +137,27 @@ class GaussianMixture(nn.Module):
         return distance, volume.expand(len(labels))
 
     @torch.no_grad()
-    def nearest_means(self, classes: Tensor) -> Tensor:
-        """d_k of the mean nearest to mu_k: half its squared distance in units of Sigma_k, of each k in `classes`.
+    def distance_of_means(self, labels: Tensor) -> Tensor:
+        r"""The mean over the other classes of d_y(mu_k): half a squared distance in units of Sigma_y, (B,).
+
+        1/(K - 1) sum_k d_y(mu_k) = K/(K - 1) (d_y(m) + 1/K sum_k 1/2 ||mu_k - m||^2),  m the mean of the means,
+
+        so that no pair of classes is looked at. inf if the head has one class.
 
         Args:
-            classes: Each at most once, (M,).
-
-        Returns:
-            (M,); inf if the head has one class.
+            labels: (B,).
         """
+        if self.classes == 1:
+            return torch.full((len(labels),), math.inf, device=self.means.device)
         with torch.autocast(self.means.device.type, enabled=False):
-            x, mu = self._prepared(self.means, self._factor())
-            v = self._floored(self.raw_log_variance)
-            own = None if v is None else _rows_of(v, classes).to(x.dtype)
-            apart = half_distances(x, mu[classes], own)
-        apart[classes, torch.arange(len(classes), device=classes.device)] = math.inf
-        return apart.amin(dim=0)
+            _, mu = self._prepared(self.means, self._factor())
+            squares = (mu - mu.mean(dim=0)).square()
+            raw = self.raw_log_variance
+            v = self._floored(None if raw is None else _rows_of(raw, labels))
+            both = squares[labels] + squares.mean(dim=0)
+            if v is not None:
+                both = both * v.to(both).neg().exp()
+            return 0.5 * self.classes / (self.classes - 1) * both.sum(dim=1)
 
     def log_prior(self) -> Tensor:
         """The logarithms of the priors, which sum to one, (K,)."""

@@ -35,10 +35,10 @@ class GaussianMixtureLoss(Loss):
 
     Margin and likelihood pull a feature vector to its mean by (alpha (1 - p_y) + lambda) Sigma_y^-1 (x - mu_y), without
     bound: features that are wide or far away at first are drawn together to one point before their classes part. So the
-    gradient of these two terms in x is multiplied by min(1, R_y / r), with r = ||x - mu_y|| and
-    R_y = min_k 1/2 ||mu_k - mu_y||, both in units of Sigma_y: the pull is at most that of a vector at distance R_y.
-    Within R_y of its mean, where no other mean is nearer, it is the published one to the bit; so are the loss itself
-    and the gradients of means and variances everywhere. Our addition.
+    gradient of these two terms in x is multiplied by min(1, R_y / r), with r = ||x - mu_y|| and R_y half the root mean
+    square of ||mu_k - mu_y|| over the other classes, both in units of Sigma_y: the pull is at most that of a vector at
+    distance R_y. Within R_y of its mean it is the published one to the bit; so are the loss itself and the gradients of
+    means and variances everywhere. Our addition.
 
     Args:
         alpha: The margin, at least 0; a number or :class:`~clearance.losses.schedules.StepUp`. Released for
@@ -175,12 +175,7 @@ def bounded_pull(features: Tensor, labels: Tensor, head: GaussianMixture) -> Ten
     """
     with torch.no_grad():
         distance, _ = head.own_terms(features, labels)
-        classes, place = torch.arange(head.classes, device=labels.device), labels
-        if (
-            len(labels) < head.classes
-        ):  # only those of the batch: all pairs of classes can cost more than the loss
-            classes, place = labels.unique(return_inverse=True)
-        radius = head.nearest_means(classes)[place].to(distance) / 4  # both are half squares
+        radius = head.distance_of_means(labels).to(distance) / 4  # both are half squares
         share = torch.where(distance > radius, (radius / distance.clamp(min=_TINY)).sqrt(), 1.0)
     kept = features.detach()
     return kept + share.to(features.dtype)[:, None] * (features - kept)
