@@ -47,6 +47,16 @@ def test_every_form_gives_the_images_that_it_names(tmp_path, name, held_out):
         assert len(found) == len(rows)
 
 
+@pytest.mark.parametrize(
+    ("name", "held_out"),
+    [("test_idx.npy", True), ("val.npy", True), ("train_test_split.npy", False), ("latest.npy", False)],
+)
+def test_one_list_is_held_out_if_the_file_s_name_says_so(tmp_path, name, held_out):
+    np.save(tmp_path / name, np.array(TEST))
+    train, test = read_split(tmp_path / name, gaussian_images())
+    assert (len(train), len(test)) == ((50, 10) if held_out else (10, 50))
+
+
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pets")

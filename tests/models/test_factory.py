@@ -82,7 +82,10 @@ WRONG = {
     "needs another": ("mypkg.needy:build", "it needs 'not_installed_anywhere'; install that"),
     "typo": ("mypkg.typo:build", "cannot be imported: SyntaxError"),
     "wrong name": ("mypkg.net:biuld", "got 'biuld'. Did you mean 'build'?"),
-    "arguments": ("mypkg.net:sized", "must take no required argument; it needs 'width', 'classes'"),
+    "arguments": (
+        "mypkg.net:sized",
+        r"must take no required argument; it needs 'width', 'classes'.* sized\(width=..., classes=...\)",
+    ),
     "fails": ("mypkg.net:broken", "mypkg.net:broken fails with RuntimeError: no memory"),
     "number": ("mypkg.net:number", "a class or function that gives one; got int"),
     "no network": ("mypkg.net:empty", "must give a torch.nn.Module; got dict"),

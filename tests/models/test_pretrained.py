@@ -350,7 +350,8 @@ def test_a_package_that_is_missing_or_broken_is_said(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "torchvision", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(
-        ValueError, match=r"torchvision cannot be imported \(RuntimeError: operator torchvision::nms"
+        ValueError,
+        match=r"torchvision cannot be imported \(RuntimeError: operator torchvision::nms.* torch and torchvision that",
     ):
         cl.load_pretrained("torchvision:resnet18", tmp_path / "x.pt")
 

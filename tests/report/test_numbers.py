@@ -4,7 +4,16 @@ import math
 
 import pytest
 
-from clearance.report.numbers import data, half_width, interval, printed
+from clearance.report.numbers import (
+    data,
+    half_width,
+    interval,
+    levels,
+    points,
+    points_interval,
+    printed,
+    ratio,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +75,9 @@ def test_the_element_carries_the_number_to_the_bit(value):
 def test_interval_needs_both_ends():
     assert interval(0.1, None, "ratio") == ""
     assert interval(0.1, 0.2, "ratio") == ('<data value="0.1">0.100</data> to <data value="0.2">0.200</data>')
+
+
+def test_no_form_of_a_number_prints_nan():
+    shown = [points(math.nan), points_interval(math.nan, math.nan), ratio(math.nan), levels(math.nan)]
+    assert all("not a number" in one.striptags() for one in shown)
+    assert points_interval(-math.inf, math.inf).striptags() == "−∞ to ∞"

@@ -1,5 +1,6 @@
 """What rings on the first screen: each rule of docs/severity.md, and its row for every audit with findings."""
 
+import math
 import re
 from pathlib import Path
 
@@ -54,6 +55,19 @@ def test_another_order_of_the_classes_comes_with_the_order_to_paste():
     assert "97.0 % (95.0 to 98.0 %) of the test images are right" in " ".join(
         str(found.said.striptags()).split()
     )
+
+
+def test_what_is_not_a_number_is_named_and_nothing_is_claimed_of_it():
+    gain = measured("preprocessing", "gain", math.nan, unit="fraction")
+    error = measured("accuracy", "error", 0.05, 0.03, 0.07, split="test")
+    records = tuple(Record("animals", "mine", 0, one) for one in (error, gain))
+    found = all_findings(Findings(Report({}, {}, "", "", records), "animals"))
+    assert [(one.title, one.severity) for one in found] == [
+        ("Accuracy", "information"),
+        ("Not measured", "problem"),
+    ]
+    assert "Gain from other preprocessing" in found[1].said
+    assert severity_of("Not measured", gain) == "problem"
 
 
 @pytest.mark.parametrize(

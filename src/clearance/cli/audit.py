@@ -141,7 +141,8 @@ class AuditCommand:
             the folder holds train and val (or test), or the dataset has test images, these are used without --test.
         test: Held-out images of the same classes: folder:PATH, npz:PATH or the name of a dataset. Also --val.
         split: A file that divides the images of --train into training and held-out ones: a CSV file with file names
-            and a column "split", or numbers of images in .pt, .npz, .npy or .txt.
+            and a column "split", or numbers of images in .pt, .npz, .npy or .txt. A single list names the training
+            images, or the held-out ones if the file's name says test or val.
         unknown: Out-of-distribution images: folder:PATH (without labels), npz:PATH or the name of a dataset.
         size: Side of the square input in pixels (default: from the model's pretrained_cfg, else unchanged).
         crop: The share of the short side that is kept, for example 0.875 (default: from pretrained_cfg, else 1).

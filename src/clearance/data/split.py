@@ -1,5 +1,6 @@
 """Training and held-out images of one set, as a file of the user's says which are which."""
 
+import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -29,7 +30,8 @@ def read_split(path: str | PathLike[str], data: ImageSet) -> tuple[ImageSet, Ima
     - A file of ``torch.save`` (``.pt``) or ``.npz``: numbers of images, counted from 0, under the same words. Only
       tensors, arrays and lists are read.
     - One list of numbers (``.pt``, ``.npy``, or ``.txt`` with one in each line; there also file names): those of the
-      training images; all others are held out.
+      training images, or of the held-out ones if the file's name says so (``test_idx.npy``); all others are on the
+      other side.
 
     Where a file names both test and validation images, the test images are held out.
 
@@ -112,7 +114,10 @@ def _of_list(file: Path, rows: Any, data: ImageSet) -> tuple[Any, Any]:
         numbers = np.flatnonzero(numbers)
     if numbers.dtype.kind in "iu":
         chosen[numbers[(numbers >= 0) & (numbers < len(data))]] = True
-    return numbers, np.flatnonzero(~chosen)
+    words = set(re.split(r"[^a-z]+", file.stem.lower()))
+    held_out = words.intersection(HELD_OUT) and words.isdisjoint(TRAINING)
+    others = np.flatnonzero(~chosen)
+    return (others, numbers) if held_out else (numbers, others)
 
 
 def _lines(file: Path, data: ImageSet) -> Sequence[int]:

@@ -144,7 +144,8 @@ def _called(found: Any, place: str) -> Any:
     if needed:
         raise ValueError(
             f"{place} must take no required argument; it needs {', '.join(map(repr, needed))}. Write a function that "
-            "calls it with them, and name that. A function of images that gives logits: --black-box."
+            f"calls it with them, and name that: def model(): return {place.rpartition(':')[2]}"
+            f"({', '.join(f'{name}=...' for name in needed)}). A function of images that gives logits: --black-box."
         )
     try:
         return found()

@@ -160,9 +160,10 @@ def _package(name: str) -> Any:
     except ModuleNotFoundError as error:
         raise ValueError(f"this needs {error.name}: pip install {error.name}.") from error
     except Exception as error:
+        parts = " and ".join(dict.fromkeys(("torch", "torchvision", name)))
         raise ValueError(
-            f"{name} cannot be imported ({type(error).__name__}: {error}); install builds of torch, torchvision and "
-            f"{name} that fit each other (torch is {torch.__version__})."
+            f"{name} cannot be imported ({type(error).__name__}: {error}); install builds of {parts} that fit each "
+            f"other (torch is {torch.__version__})."
         ) from error
 
 

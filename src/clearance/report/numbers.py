@@ -31,7 +31,7 @@ def printed(value: float | None, unit: str, half: float | None = None) -> str:
     if value is None:
         return "–"
     if not math.isfinite(value):
-        return "not a number" if math.isnan(value) else ("∞" if value > 0 else "−∞")
+        return _not_finite(value)
     if unit == "fraction":
         return f"{_percent(value * 100, 100 * (half or 0.0))}{THIN}%"
     if unit == "factor":
@@ -65,6 +65,8 @@ def points(value: float, half: float | None = None) -> Markup:
     >>> points(-0.0004, half=0.007).striptags()
     '0.0 points'
     """
+    if not math.isfinite(value):
+        return data(value, "")
     decimals = 2 if half is not None and half < 1e-3 else 1
     # a zero has no sign, whatever it was before rounding
     shown = f"{round(100 * value, decimals) + 0.0:.{decimals}f}"
@@ -77,9 +79,9 @@ def points_interval(low: float, high: float, half: float | None = None) -> Marku
     >>> points_interval(-0.002, 0.01)
     Markup('<data value="-0.002">−0.2</data> to <data value="0.01">1.0\u202fpoints</data>')
     """
-    end = points(high, half)
     decimals = 2 if half is not None and half < 1e-3 else 1
-    return Markup("{} to {}").format(_element(low, _minus(f"{100 * low:.{decimals}f}")), end)
+    first = _minus(f"{100 * low:.{decimals}f}") if math.isfinite(low) else _not_finite(low)
+    return Markup("{} to {}").format(_element(low, first), points(high, half))
 
 
 def ratio(value: float) -> Markup:
@@ -88,7 +90,7 @@ def ratio(value: float) -> Markup:
     >>> ratio(0.6812)
     Markup('<data value="0.6812">0.68</data>')
     """
-    return _element(value, f"{value:.2f}")
+    return _element(value, f"{value:.2f}" if math.isfinite(value) else _not_finite(value))
 
 
 def plain_number(shown: Markup) -> str:
@@ -171,6 +173,10 @@ def interval(low: float | None, high: float | None, unit: str) -> Markup:
 def _element(value: float, text: str) -> Markup:
     full = repr(float(value)) if isinstance(value, float) else str(value)
     return Markup('<data value="{}">{}</data>').format(full, text)
+
+
+def _not_finite(value: float) -> str:
+    return "not a number" if math.isnan(value) else ("∞" if value > 0 else "−∞")
 
 
 def _percent(value: float, half: float) -> str:

@@ -3,12 +3,15 @@
 An audit without such a file, such as a user's own, has its numbers in the full table and its exhibits at the end.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+
+from markupsafe import Markup
 
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import Report
@@ -17,6 +20,9 @@ from clearance.report.findings import Findings, datasets
 from clearance.report.over_seeds import is_summary
 from clearance.report.sweep import AUDIT as SWEEP
 from clearance.report.sweep import at_shown, over_setting
+from clearance.vocabulary import Measurement
+
+NAMED = 5  # quantities that a sentence names at most
 
 
 @cache
@@ -66,10 +72,29 @@ def all_findings(findings: Findings) -> list[Finding]:
     if len(findings.methods) != 1:
         return []
     makers = [page.findings for page in pages(findings.report) if page.findings is not None]
-    found = [finding for make in makers for finding in make(findings)]
+    records = findings.report.records
+    odd = [record.measurement for record in records if math.isnan(record.measurement.value)]
+    numbers = findings
+    if (
+        odd
+    ):  # a sentence about what is not a number would claim something: it is as if it had not been measured
+        kept = tuple(record for record in records if not math.isnan(record.measurement.value))
+        numbers = Findings(replace(findings.report, records=kept), findings.dataset)
+    found = [finding for make in makers for finding in make(numbers)] if numbers.methods else []
+    found += [_not_numbers(odd)] if odd else []
     if any(finding.alone for finding in found):
         found = [one if one.alone else replace(one, todo="", code="") for one in found]
     return sorted(found, key=lambda one: (not one.lead, SEVERITIES.index(one.severity)))
+
+
+def _not_numbers(odd: Sequence[Measurement]) -> Finding:
+    """Which quantities nothing can be said about."""
+    names = list(dict.fromkeys(title(each.audit, each.name) for each in odd))
+    said = Markup("Came out as NaN, so that nothing is said about it here: {}{}.").format(
+        ", ".join(names[:NAMED]), f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    )
+    todo = "Look for NaN and infinities in the images, the weights and the layers, then audit again."
+    return Finding("Not measured", "problem", said, todo)
 
 
 def headline(start: str, found: Sequence[Finding]) -> str:
