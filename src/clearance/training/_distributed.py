@@ -54,8 +54,8 @@ def average_gradients(parameters: Iterable[nn.Parameter], samples: int) -> None:
     That is the gradient of the mean loss over all samples, where the loss is a mean over samples. The same
     parameters must have received a gradient in every process.
 
-    DistributedDataParallel counts every process alike, whatever its share, and refuses FOCA's steps, which leave the
-    head without a gradient, unless it looks for unused parameters in each of them.
+    Not by DistributedDataParallel, which arranges gradients anew after its first step: a sum over three or more
+    processes depends on that order, so a resumed run would end in other bits.
     """
     if process_count() == 1:
         return
