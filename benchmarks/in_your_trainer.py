@@ -438,10 +438,13 @@ def shown(errors: list[float]) -> str:
 
 def main() -> None:
     """Print the table."""
+    from compatibility import declare_missing_operators
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", action="store_true")
     small = parser.parse_args().small
     torch.set_num_threads(1)
+    declare_missing_operators()  # Lightning and transformers import torchvision where there is one
     for line in table((0,) if small else SEEDS, 2 if small else EPOCHS):
         print(line)
 
