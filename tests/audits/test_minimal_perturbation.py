@@ -7,7 +7,7 @@ import torch
 from scipy.stats import binom
 from torch import nn
 
-from clearance.audits import MinimalPerturbation
+from clearance.audits import MinimalPerturbation, Subject
 from clearance.audits.minimal_perturbation import median_interval
 from clearance.data import ImageSet
 from clearance.models import Classifier
@@ -140,3 +140,13 @@ def test_each_image_keeps_its_distance_and_wrong_ones_have_none():
     assert findings.measurements[0].value == sorted(values[5:])[17]
     (none,) = MinimalPerturbation()(network(scale=-1.0), data, data).exhibits
     assert none.columns["value"] == [None] * 41
+
+
+def test_who_waits_is_told_how_far_the_search_is():
+    data, said = two_pixels(DISTANCES), []
+    subject = Subject(network(), data, data)
+    subject.on_progress = lambda done, of: said.append(done / of)
+    MinimalPerturbation(steps=10).examine(subject)
+    assert said == sorted(said)
+    assert len(set(said)) > 10
+    assert 0 < said[0] < said[-1] < 1

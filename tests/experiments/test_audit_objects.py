@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 import clearance as cl
-from clearance.audits import Accuracy, Audit, Findings, OutOfDistribution, Robustness
+from clearance.audits import Accuracy, Audit, Findings, MinimalPerturbation, OutOfDistribution, Robustness
 from clearance.data import gaussian_images
+from clearance.experiments.audit import AuditRequest, InMemory
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.catalogue import AUDITS
 from clearance.heads import MLP
@@ -99,3 +100,27 @@ def test_audits_share_one_pass_over_the_images(model):
         hook.remove()
         seen[len(audits)] = sum(images)
     assert seen[5] == seen[1] < 1.5 * (len(train) + len(test))
+
+
+def wide(channels):
+    """A network of 8 x 8 x 9 x channels^2 multiply-adds an image, and a few more."""
+    body = [nn.Conv2d(1, channels, 1), nn.Conv2d(channels, channels, 3, padding=1), nn.AdaptiveAvgPool2d(1)]
+    return cl.Classifier(nn.Sequential(*body, nn.Flatten()), MLP((channels, 3)))
+
+
+@pytest.mark.parametrize(("channels", "images"), [(32, 200), (200, 128), (240, 64), (400, 64)])
+def test_a_large_network_is_asked_fewer_images_for_the_smallest_change(channels, images):
+    train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
+    source = InMemory(wide(channels), train, test)
+    said: list[str] = []
+
+    def chosen(**asked: Any) -> Any:
+        audit: Any = source.target(AuditRequest(say=said.append, **asked)).audits[0]
+        return audit.images
+
+    assert chosen(audits=["minimal_perturbation"]) == images
+    assert len(said) == (images < 200)
+    assert chosen(audits=["minimal_perturbation"], images=30) == 30
+    assert chosen(audits=[MinimalPerturbation(images=50)]) == 50
+    given = {"minimal_perturbation": {"images": 70}}
+    assert chosen(audits=["minimal_perturbation"], settings=given) == 70

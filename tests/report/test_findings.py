@@ -11,11 +11,12 @@ from markupsafe import Markup
 from PIL import Image
 
 from clearance.records import ExhibitRecord, Record, Report
+from clearance.report.audit_page import Finding
 from clearance.report.audits import all_findings, headline, with_summaries
 from clearance.report.findings import Findings
 from clearance.report.page import render_page, write_page
 from clearance.report.pictures import as_image
-from clearance.report.terminal import first_text
+from clearance.report.terminal import findings_text, first_text
 from clearance.vocabulary import Exhibit, Measurement
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -237,6 +238,11 @@ class TestInATerminal:
         for width in (40, 96):
             shown = first_text(report_of(*found), width)
             assert "logits = logits / 3.50" in [line.strip() for line in shown.splitlines()]
+
+    def test_a_name_of_a_file_is_never_broken(self):
+        name = "exhibits/sign-language-digits.net-py-build.seed0.csv"
+        finding = Finding("Labels", "warning", Markup("Some labels are worth a look."), f"The list: {name}.")
+        assert name in findings_text("Audit of net", [finding], 60)
 
 
 def test_the_headline_counts_what_is_neither_first_nor_information():

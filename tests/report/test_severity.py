@@ -3,6 +3,7 @@
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from clearance.records import ExhibitRecord, Record, Report
 from clearance.report.audit_page import SEVERITIES
 from clearance.report.audits import all_findings, page_of, with_summaries
 from clearance.report.findings import Findings
+from clearance.report.pictures import Gallery
 from clearance.vocabulary import Exhibit, Measurement
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -148,6 +150,28 @@ def test_a_class_or_slice_that_lies_behind(kind, name, title, low, severity):
         for quantity, value, ends in ((name, 0.7, (0.5, 0.8)), ("behind", start + 0.1, (start, start + 0.2)))
     ]
     assert severity_of(title, *found) == severity
+
+
+def test_the_class_that_lies_behind_is_shown():
+    columns: dict[str, Any] = {
+        "image": [[[0.1]], [[0.5]], [[0.9]]],
+        "file": ["a.png", "b.png", "c.png"],
+        "given": ["cat", "dog", "cat"],
+        "predicted": ["dog", "cat", "dog"],
+        "confidence": [0.99, 0.98, 0.97],
+    }
+    shown = Exhibit("mistakes", "confident", "images", columns, "Mistakes.")
+    numbers = [
+        measured("performance", "recall", 0.5, 0.4, 0.6, n=50, split="test", **{"class": "cat"}),
+        measured("performance", "behind", 0.3, 0.2, 0.4, n=50, split="test", **{"class": "cat"}),
+    ]
+    records = tuple(Record("animals", "mine", 0, one) for one in numbers)
+    report = Report({}, {}, "", "", records, (ExhibitRecord("animals", "mine", 0, shown),))
+    (found,) = all_findings(Findings(report, "animals"))[:1]
+    assert found.todo == "Look at the images of cat and at their labels first."
+    (gallery,) = found.pictures
+    assert isinstance(gallery, Gallery)
+    assert [shot.words[0] for shot in gallery.shots] == ["a.png", "c.png"]
 
 
 @pytest.mark.parametrize(

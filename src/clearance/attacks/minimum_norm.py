@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -349,6 +350,10 @@ HALVINGS = 12  # a bisection is precise to 1 / 4096 of the distance
 STRIDE = (2.0, 0.01)  # first and last step along the gradient, as shares of the distance known so far
 SEARCH_LOSSES = ("scaled_cross_entropy", "logit_margin")  # each finds images that the other is stuck on
 TURNS = 12  # towards the tangent of the boundary; what later ones gain is below the bisection's precision
+FIRST, LAST = (
+    0.2,
+    0.7,
+)  # shares of the time after which the rounds begin and end, on a small convolutional network
 RADIUS_CHANGE = (0.05, 0.001)  # first and last relative change of the radius: FMN's gamma
 
 
@@ -378,6 +383,7 @@ class MinimumNorm(DistanceAttack):
         steps: Rounds of the search, one forward and one backward pass each; 200 by default.
         bounds: Of pixel values.
         chunk: Images that the model sees at once.
+        on_progress: Told the share of the search that is done, from 0 to 1, after each round.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -393,6 +399,9 @@ class MinimumNorm(DistanceAttack):
     """
 
     steps: int = 200
+    on_progress: Callable[[float], object] | None = field(
+        default=None, kw_only=True, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -412,18 +421,23 @@ class MinimumNorm(DistanceAttack):
     def _nearer(self, batch: Batch, start: Tensor) -> Tensor:
         near = shortened(batch, start, self.bounds, HALVINGS)
         best = near - batch.images
-        for loss in SEARCH_LOSSES:
-            best = self._annealed(batch, best, loss)
+        for place, loss in enumerate(SEARCH_LOSSES):
+            best = self._annealed(batch, best, loss, place / len(SEARCH_LOSSES))
         near = shortened(batch, batch.images + best, self.bounds, HALVINGS)
         return self._straightened(batch, near)
 
-    def _annealed(self, batch: Batch, best: Tensor, loss: str) -> Tensor:
+    def _says(self, done: float, start: float, end: float) -> None:
+        if self.on_progress is not None:
+            self.on_progress(start + done * (end - start))
+
+    def _annealed(self, batch: Batch, best: Tensor, loss: str, before: float) -> Tensor:
         """Displacements of wrong images that are no longer than `best`, which are such themselves."""
         delta = torch.zeros_like(best)
         least = norm_of(best, self.norm)
         radius = least.clone()
         rounds = max(self.steps // len(SEARCH_LOSSES), 1)
         for number in range(rounds):
+            self._says(before + number / rounds / len(SEARCH_LOSSES), FIRST, LAST)
             logits, gradient = batch.ascent(batch.images + delta, loss)
             wrong, length = batch.broken(logits), norm_of(delta, self.norm)
             shorter = wrong & (length < least)
@@ -441,7 +455,8 @@ class MinimumNorm(DistanceAttack):
         images = batch.images
         least = norm_of(near - images, self.norm)
         share = torch.ones_like(least)
-        for _ in range(TURNS):
+        for number in range(TURNS):
+            self._says(number / TURNS, LAST, 1.0)
             slopes = margin_slope(batch, near)
             gradient, delta = slopes.gradients[0], near - images
             rise = (gradient * delta).flatten(1).sum(1) - slopes.gaps[0]

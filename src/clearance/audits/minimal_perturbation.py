@@ -1,7 +1,7 @@
 """What is the smallest change of an image that changes the prediction?"""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -21,6 +21,7 @@ from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
+SEARCH = 80  # percent of the time that the search with gradients takes
 NOTHING_RIGHT = {"noise_flipped": 1, "missed_flips": 0, "no_gradient": 0}
 
 
@@ -86,7 +87,7 @@ class MinimalPerturbation(Audit):
                 found = self._size(torch.zeros(1)), *self._shares(NOTHING_RIGHT, 1)
                 return Findings(found, (self._image_by_image(data, target.right, torch.zeros(0)),))
             distances = self._distances(subject, target)
-            subject.progress(1, 2)  # a search without gradients follows
+            subject.progress(SEARCH, 100)  # a search without gradients follows
             size = self._size(distances)
             flipped, missed = self._at(subject, size.value, target, distances)
             blind = round(target.blind("logit_margin") * right)
@@ -96,9 +97,10 @@ class MinimalPerturbation(Audit):
 
     def _distances(self, subject: Subject, target: Target) -> Tensor:
         images, labels = target.images[target.right], target.labels[target.right]
-        return minimum_distances(
-            subject, images, labels, MinimumNorm(float(self.norm), steps=self.steps), past_steps=target.steps
-        )
+        search = MinimumNorm(float(self.norm), steps=self.steps)
+        if subject.workers is None:  # which could not tell from elsewhere
+            search = replace(search, on_progress=lambda done: subject.progress(int(SEARCH * done), 100))
+        return minimum_distances(subject, images, labels, search, past_steps=target.steps)
 
     def _at(self, subject: Subject, radius: float, target: Target, distances: Tensor) -> tuple[int, int]:
         """How many right images noise of this radius flips, and how many farther ones a search without gradients."""

@@ -15,9 +15,11 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from clearance._text import visible
-from clearance.audits import Audit
+from clearance.attacks.attack import CHUNK as BATCH
+from clearance.audits import Audit, MinimalPerturbation
 from clearance.data import ImageSet, open_images
 from clearance.data.image_set import image_digests
 from clearance.data.stored import StoredImageSet
@@ -266,9 +268,51 @@ class InMemory:
         check_logits(_first_logits(self.model, data.test), data.test.class_count)
         model = in_order_of(data.test.classes, self.model, few_images(data.test, device_of(self.model)))
         others = None if self.unknown is None else unknown_images(self.unknown, data.test, normalised=done)
-        plan = AuditPlan.of(request.audits, request.settings, unknown=others is not None)
+        fewer = fewer_where_costly(model, data.test, request.audits, request.say)
+        plan = AuditPlan.of(request.audits, request.settings, defaults=fewer, unknown=others is not None)
         ready = plan.resolved(test=data.test, unknown=others, images=request.images, slices=request.slices)
         return Target(model, data, ready, request.seed or 0, self.name)
+
+
+COSTLY = "minimal_perturbation"  # some 800 passes over each of its images; no other audit of the first screen has ten
+WORK = 3_200_000_000  # multiply-adds of one pass over its images: all 200 of a network of 16 million
+
+
+def fewer_where_costly(
+    model: Classifier, test: ImageSet, asked: Sequence[str | Audit] | None, say: Say
+) -> Settings:
+    """Settings with which the search for the smallest change takes fewer images where the network is large.
+
+    As many whole batches of the search as `WORK` allows, at least one. The count follows from the network alone, not
+    from the time that it takes here.
+
+    Args:
+        model: The classifier.
+        test: Its held-out images.
+        asked: The audits that were asked for; one with settings of its own keeps them.
+        say: Told if there are fewer.
+
+    >>> import torch
+    >>> from clearance.data import gaussian_images
+    >>> linear = Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+    >>> fewer_where_costly(linear, gaussian_images(), None, print)
+    {}
+    """
+    own = {one.name for one in asked or () if isinstance(one, Audit)}
+    if COSTLY in own or lacks(model):
+        return {}
+    image = few_images(test, device_of(model))[:1]
+    with evaluating(model), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(image)
+    work = max(counter.get_total_flops() // 2, 1)
+    if WORK // work >= MinimalPerturbation.images:
+        return {}
+    images = max(WORK // work // BATCH, 1) * BATCH
+    say(
+        f"{COSTLY}: {images} images instead of {MinimalPerturbation.images}, for a network of {work / 1e6:.0f} million "
+        f"multiply-adds an image; --images {MinimalPerturbation.images} takes them all"
+    )
+    return {COSTLY: {"images": images}}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,14 @@ from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images,
 from clearance.data.folder import default_cache
 from clearance.data.preprocessing import short_side_of
 from clearance.data.split import read_split
-from clearance.experiments.audit import AuditRequest, Say, Target, check_held_out
+from clearance.experiments.audit import (
+    COSTLY,
+    AuditRequest,
+    Say,
+    Target,
+    check_held_out,
+    fewer_where_costly,
+)
 from clearance.experiments.audit_plan import OTHER, SOURCE, AuditPlan, Settings, unknown_images
 from clearance.experiments.build import RunData
 from clearance.experiments.class_order import few_images, in_order_of
@@ -127,7 +134,9 @@ class OutsideModel:
             check_held_out(data)
             unknown = _unknown(self, data, how, cache)
         model, outputs = _classifier(self, module, how, data.test, say)
-        plan = AuditPlan.of(audits, settings, defaults=_limits(data, names, say), unknown=has_unknown)
+        fewer = fewer_where_costly(model, data.test, audits, say) if COSTLY in names else {}
+        defaults = {**_limits(data, names, say), **fewer}
+        plan = AuditPlan.of(audits, settings, defaults=defaults, unknown=has_unknown)
         chosen = plan.resolved(test=data.test, unknown=unknown, images=request.images, slices=request.slices)
         say(plan_line(model, data, unknown, names))
         if self.expect_accuracy is not None:

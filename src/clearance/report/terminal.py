@@ -124,6 +124,7 @@ def findings_text(start: str, found: Sequence[Finding], width: int = WIDTH) -> s
                 max(width, 2 * INDENT),
                 subsequent_indent=" " * INDENT,
                 break_long_words=False,
+                break_on_hyphens=False,
             )
         )
         lines += [f"{' ' * INDENT}    {visible(line)}" for line in one.code.splitlines()]

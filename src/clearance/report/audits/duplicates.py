@@ -90,7 +90,7 @@ def _counts(findings: Findings, sets: str) -> tuple[SummaryRow, SummaryRow] | No
 def pair_galleries(findings: Findings) -> list[Gallery]:
     """The first pairs side by side."""
     return [
-        Gallery("The first pairs", labelled_shots(record)[:ON_FIRST_SCREEN], folded=True)
+        Gallery("The first pairs", labelled_shots(record)[:ON_FIRST_SCREEN], folded=True, together=2)
         for record in firsts(findings, AUDIT, "pairs").values()
     ]
 
@@ -142,7 +142,7 @@ def _table(record: ExhibitRecord) -> Compact:
 
 def _pictures(findings: Findings) -> list[Gallery]:
     return [
-        Gallery("Pairs of duplicates, side by side", labelled_shots(record))
+        Gallery("Pairs of duplicates, side by side", labelled_shots(record), together=2)
         for record in firsts(findings, AUDIT, "pairs").values()
     ]
 

@@ -52,6 +52,20 @@ def pair_gallery(findings: Findings, pair: str) -> list[Gallery]:
     ]
 
 
+def class_gallery(findings: Findings, name: str) -> list[Gallery]:
+    """The stored mistakes on images of a class, the most confident first.
+
+    >>> from clearance.records import Report
+    >>> class_gallery(Findings(Report({}, {}, "", ""), "digits"), "cat")
+    []
+    """
+    records = [record for stored in PAGE.drawn for record in firsts(findings, AUDIT, stored).values()]
+    shots = dict.fromkeys(
+        shot for record in records for shot in _shots(record) if f"given {name}" in shot.words
+    )
+    return [Gallery(f"Mistakes on {name}", list(shots)[:ON_FIRST_SCREEN], folded=True)] if shots else []
+
+
 def mistakes_section(findings: Findings) -> Section | None:
     """A gallery of the most confident mistakes, and one for each pair.
 

@@ -17,6 +17,7 @@ from clearance.report.audit_page import (
     points_with_ends,
     with_ends,
 )
+from clearance.report.audits.mistakes import class_gallery
 from clearance.report.drawing import draw
 from clearance.report.findings import Findings
 from clearance.report.numbers import data, half_width, points, points_interval
@@ -57,7 +58,9 @@ def _worst_of(findings: Findings, kind: str) -> Finding | None:
         others = [str(row.context[kind]) for row in behind[1:4]]
         more = len(behind) - 1 - len(others)
         said += Markup(" Also behind: {}{}.").format(", ".join(others), f" and {more} more" if more else "")
-    return Finding(title, severity, said, "Look at these images and at their labels first.")
+    shown = class_gallery(findings, str(first.context[kind])) if kind == "class" else []
+    todo = f"Look at the images of {first.context[kind]} and at their labels first."
+    return Finding(title, severity, said, todo, pictures=shown)
 
 
 def _behind(findings: Findings, kind: str) -> list[SummaryRow]:
