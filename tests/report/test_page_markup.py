@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from clearance.records.record import ExhibitRecord, RunNote
+from clearance.records.store import load_report
 from clearance.report.card import Card
-from clearance.report.page import render_page
+from clearance.report.page import render_page, write_page
 from clearance.vocabulary import Exhibit, Outcome
 from report.reading import Reading, first_screen
 
@@ -106,6 +107,14 @@ def test_exhibits_of_a_kind_never_heard_of_are_shown(lean):
     page = render_page(replace(lean, exhibits=(ExhibitRecord("digits", "plain", 0, strange),)))
     assert "A strange thing." in page
     assert "exhibits/digits.plain.seed0.strange.thing." in page
+
+
+def test_a_page_that_cannot_be_made_loses_no_number(single, tmp_path):
+    broken = Exhibit("mistakes", "confident", "images", {"image": [[[0.5]]]}, "Mistakes without names.")
+    with pytest.raises(KeyError):
+        write_page(replace(single, exhibits=(ExhibitRecord("digits", "model", 0, broken),)), tmp_path)
+    assert load_report(tmp_path).records == single.records
+    assert "clearance report" in (tmp_path / "index.html").read_text("utf-8")
 
 
 def test_a_number_that_is_not_one_is_printed_as_such(lean):

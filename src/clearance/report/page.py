@@ -35,6 +35,7 @@ from clearance.report.tables import cost, cost_title, overview, pixels_error, st
 from clearance.vocabulary import Exhibit
 
 FILE, SHARED = "index.html", "share.html"
+NO_PAGE = "<p>This page could not be made. The numbers are in report.json; clearance report makes the page again.</p>\n"
 IMAGES = "images"  # the kind of exhibit that shows images of the data
 
 
@@ -68,11 +69,16 @@ def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
     """Write ``index.html``, ``report.json`` and ``exhibits/`` into `directory`; return the page's path.
 
     The summary and every exhibit over seeds are computed afresh from the measurements first. Beside the page of one
-    network is ``share.html``, the same without images of the data and names of their files.
+    network is ``share.html``, the same without images of the data and names of their files. Where a page cannot be
+    made, the rest is written before the error is raised, so that nothing measured is lost.
     """
-    pages = {FILE: render_page(report)}
-    if len(report.methods) == 1:
-        pages[SHARED] = render_page(without_images(report))
+    try:
+        pages = {FILE: render_page(report)}
+        if len(report.methods) == 1:
+            pages[SHARED] = render_page(without_images(report))
+    except Exception:
+        report.save(directory, dict.fromkeys((FILE, SHARED), NO_PAGE))
+        raise
     return with_summaries(report).save(directory, pages).with_name(FILE)
 
 
