@@ -145,6 +145,15 @@ def test_the_models_own_preprocessing_is_taken(work, tmp_path):
     assert [row["value"] for row in rows[0]] == [row["value"] for row in rows[1]]
 
 
+@pytest.mark.parametrize("normalisation", [(), ("--mean", "0.5,0.5,0.5")])
+def test_grey_images_become_colours_for_a_model_of_colours(tmp_path, normalisation):
+    (tmp_path / "net.py").write_text(CODE.replace("nn.Linear(32, 3)", "nn.Linear(32, 10)"))
+    words = [f"{tmp_path}/net.py:Net", "--train", "digits", "--audits", "accuracy", "--out", str(tmp_path)]
+    status, shown, _ = run("audit", *words, *normalisation)
+    assert status == 0
+    assert "1300 training and 497 held-out images of 3x8x8" in shown
+
+
 def test_wrong_preprocessing_stops_before_any_other_number(work, tmp_path):
     wrong = ("--size", "12", "--mean", "0.9,0.1,0.5", "--std", "0.2")
     status, shown, complaint = audit(work, tmp_path, *wrong, "--expect-accuracy", "0.95")

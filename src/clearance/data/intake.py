@@ -371,16 +371,14 @@ def _unlabelled(images: Tensor, name: str) -> ImageSet:
     return unchecked(images=images, labels=labels, classes=(UNLABELLED,), name=name, augmentation=None)
 
 
-def in_colour(images: ImageSet, preprocessing: Preprocessing | None) -> ImageSet:
-    """Grey images as three equal channels where `preprocessing` normalises three; the same images otherwise.
+def in_colour(images: ImageSet) -> ImageSet:
+    """Grey images as three equal channels; others, and images that stay on disk, as they are.
 
     >>> from clearance.data import gaussian_images
-    >>> in_colour(gaussian_images(), Preprocessing(mean=(0.5, 0.5, 0.5))).shape
+    >>> in_colour(gaussian_images()).shape
     (3, 8, 8)
     """
-    how = preprocessing or Preprocessing()
-    three = 3 in (len(how.mean or ()), len(how.std or ()))
-    if not three or images.shape[0] != 1 or isinstance(images, StoredImageSet):
+    if images.shape[0] != 1 or isinstance(images, StoredImageSet):
         return images
     return images._derived(images=images.images.expand(-1, 3, -1, -1))
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from clearance._checks import check_choice, check_count
 from clearance.data import ImageSet, Preprocessing, open_images
-from clearance.data.intake import in_colour
 from clearance.data.split import HELD_OUT
 from clearance.experiments.catalogue import DATASETS, resolve
 
@@ -71,8 +70,7 @@ def open_split(
         option: Name of `given` in messages.
         given: ``"folder:PATH"``, ``"npz:PATH"`` or the name of a dataset.
         split: ``"train"`` or ``"test"``, for a named dataset.
-        preprocessing: Applied to a folder's pictures; arrays must already have its size. Grey images become three equal
-            channels where it normalises three.
+        preprocessing: Applied to a folder's pictures; arrays must already have its size.
         cache: Folder for the decoded pictures of a folder.
         root: The folder that holds the files of a named dataset.
 
@@ -82,11 +80,9 @@ def open_split(
 
     >>> open_split("test", "digits", "test")
     ImageSet('digits', 497 images of shape (1, 8, 8), 10 classes)
-    >>> open_split("test", "digits", "test", Preprocessing(mean=(0.5, 0.5, 0.5))).shape
-    (3, 8, 8)
     """
     if ":" in given:
-        return in_colour(open_images(given, preprocessing, cache=cache), preprocessing)
+        return open_images(given, preprocessing, cache=cache)
     check_not_a_path(option, given)
     found = load_dataset(given, split, root)
     side = None if preprocessing is None else preprocessing.size
@@ -96,7 +92,7 @@ def open_split(
             f"`size` {side}. Leave it out or give {found.shape[1]} if the model accepts that, or give the "
             "pictures as folder:PATH."
         )
-    return in_colour(found, preprocessing)
+    return found
 
 
 def check_not_a_path(option: str, given: str) -> None:

@@ -17,6 +17,7 @@ from clearance.audits.accuracy import best_order
 from clearance.audits.preprocessing import InputWay, input_ways, right_when
 from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images, preprocessing_of
 from clearance.data.folder import default_cache
+from clearance.data.intake import in_colour
 from clearance.data.preprocessing import short_side_of
 from clearance.data.split import read_split
 from clearance.experiments.audit import (
@@ -130,6 +131,8 @@ class OutsideModel:
         cache = default_cache() if self.cache is None else self.cache
         with _warnings_to(say):
             train, test = _sets(self, how, cache)
+            if _takes_colour(module, how):
+                train, test = in_colour(train), in_colour(test)
             data = RunData(train, _named(test))
             check_held_out(data)
             unknown = _unknown(self, data, how, cache)
@@ -306,6 +309,14 @@ def _sets(outside: OutsideModel, how: Preprocessing, cache: Path) -> tuple[Image
             "--split, a file that divides the images of --train."
         )
     return opened("train", f"folder:{held_out.with_name('train')}"), opened("test", f"folder:{held_out}")
+
+
+def _takes_colour(module: Any, how: Preprocessing) -> bool:
+    """Whether the normalisation, or else the first convolution, has three channels."""
+    given = [len(values) for values in (how.mean, how.std) if values is not None and len(values) > 1]
+    parts = module.modules() if isinstance(module, nn.Module) else ()
+    own = [part.in_channels for part in parts if isinstance(part, nn.Conv2d)]
+    return next(iter([*given, *own]), None) == 3
 
 
 def _unknown(outside: OutsideModel, data: RunData, how: Preprocessing, cache: Path) -> ImageSet | None:
