@@ -161,9 +161,9 @@ class FOCATraining(Training):
     >>> from clearance.data import gaussian_images
     >>> from clearance.heads import MLP
     >>> data = gaussian_images(per_class=10, shape=(1, 4, 4))
-    >>> model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 8)), MLP((8, 8, 3)))
-    >>> way = FOCA(per_class=2)
-    >>> optimizer, training = torch.optim.SGD(way.trainable(model), lr=0.05), way.start(model, data)
+    >>> model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 32)), MLP((32, 3)))
+    >>> way = FOCA(per_class=5)
+    >>> optimizer, training = torch.optim.SGD(way.trainable(model), lr=0.01), way.start(model, data)
     >>> for _ in range(3):
     ...     for images, labels in (data.batch(rows) for rows in torch.randperm(len(data)).split(15)):
     ...         (training.loss(images, labels).total / 2).backward()    # accumulated over two batches
