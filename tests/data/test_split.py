@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 
 from clearance.data import gaussian_images, open_images
+from clearance.data.slices import read_slices
 from clearance.data.split import read_split
 
 ROWS = torch.randperm(60, generator=torch.Generator().manual_seed(0)).tolist()
@@ -55,6 +56,16 @@ def test_one_list_is_held_out_if_the_file_s_name_says_so(tmp_path, name, held_ou
     np.save(tmp_path / name, np.array(TEST))
     train, test = read_split(tmp_path / name, gaussian_images())
     assert (len(train), len(test)) == ((50, 10) if held_out else (10, 50))
+
+
+def test_images_without_files_keep_the_numbers_that_they_had_before_the_split(tmp_path):
+    train, test = read_split(written(tmp_path, "sides.npz"), gaussian_images())
+    assert [test.name_of(i) for i in range(len(test))] == [f"image {row}" for row in TEST]
+    assert train.subset(torch.tensor([3, 1])).name_of(0) == f"image {TRAIN[3]}"
+    lines = "\n".join(f"{row},{'AB'[row % 2]}" for row in range(60))
+    (tmp_path / "meta.csv").write_text(f"number,site\n{lines}")
+    found = read_slices(tmp_path / "meta.csv", test)
+    assert found.columns["site"] == tuple("AB"[row % 2] for row in TEST)
 
 
 @pytest.fixture(scope="module")

@@ -62,6 +62,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         name: Name of the set in tables.
         augmentation: Random changes for training; applied only by `batch`, and only if it gets a generator.
         files: The files of the images, where they were read from a folder.
+        numbers: Of images without files, their numbers in the set that a split divided.
 
     Shapes:
         images (N, C, H, W) float32; labels (N,) int64, on the same device.
@@ -83,6 +84,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
     name: str = "images"
     augmentation: Augmentation | None = None
     files: PictureFiles | None = None
+    numbers: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         check_labelled_images(self.images, self.labels, self.classes)
@@ -112,11 +114,15 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
     def name_of(self, i: int) -> str:
         """The file's name of one image, or its number where it was not read from a file of its own.
 
+        After a split it is the number in the set that was divided.
+
         >>> from clearance.data import gaussian_images
         >>> gaussian_images().name_of(3)
         'image 3'
         """
-        return f"image {i}" if self.files is None else self.files.names[i]
+        if self.files is not None:
+            return self.files.names[i]
+        return f"image {i if self.numbers is None else self.numbers[i]}"
 
     def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Images and labels at `indices`; augmented if the set has an augmentation and a generator is given.
@@ -169,6 +175,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
             labels=self.labels[indices],
             name=self.name if name is None else name,
             files=None if self.files is None else self.files.chosen(indices),
+            numbers=None if self.numbers is None else tuple(self.numbers[i] for i in indices.tolist()),
         )
 
     def split(self, fraction: float, seed: int) -> tuple["ImageSet", "ImageSet"]:

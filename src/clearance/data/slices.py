@@ -50,7 +50,8 @@ def read_slices(path: str | PathLike[str], data: ImageSet) -> Slices:
 
     The first line names the columns. The first column has the name of each image's file, as ``cats/1.png`` or, where no
     two images share it, ``1.png``; where images were not read from files of their own, its content is not read, and the
-    lines are in the order of the images. A column of numbers with more than 50 values is cut at its quartiles. A column
+    lines are in the order of the images; after a split, a line for each image of the divided set has its number
+    there. A column of numbers with more than 50 values is cut at its quartiles. A column
     of texts with more than 50 values is left out, and so is an empty cell.
 
     Args:
@@ -121,14 +122,15 @@ def read_table(file: Path) -> tuple[list[str], list[list[str]]]:
 
 def rows_by_name(file: Path, names: Sequence[str], data: ImageSet) -> list[int | None]:
     """Which image each line is about; None where it is about none of these."""
-    if data.files is None:
-        if len(names) != len(data):
-            raise ValueError(
-                f"{file} must have a line for each of the {len(data)} images, in their order, because they have "
-                f"no file names; got {len(names)} lines."
-            )
+    if data.files is None and len(names) == len(data):
         return list(range(len(data)))
-    known = {name: place for place, name in enumerate(data.files.names)}
+    if data.files is None and data.numbers is None:
+        raise ValueError(
+            f"{file} must have a line for each of the {len(data)} images, in their order, because they have "
+            f"no file names; got {len(names)} lines."
+        )
+    own = map(str, data.numbers or ()) if data.files is None else data.files.names
+    known = {name: place for place, name in enumerate(own)}
     short: dict[str, int | None] = {}
     for name, place in known.items():
         last = PurePosixPath(name).name
@@ -143,7 +145,7 @@ def rows_by_name(file: Path, names: Sequence[str], data: ImageSet) -> list[int |
     if len(set(kept)) < len(kept):
         twice = next(place for place in kept if kept.count(place) > 1)
         raise ValueError(
-            f"{file} must have one line for each image; got two for {data.files.names[twice]!r}. Remove one."
+            f"{file} must have one line for each image; got two for {data.name_of(twice)!r}. Remove one."
         )
     return found
 

@@ -73,6 +73,8 @@ def read_split(path: str | PathLike[str], data: ImageSet) -> tuple[ImageSet, Ima
             f"{file.name} must name each image for training or for testing; got {len(both)} on both sides, such as "
             f"{data.name_of(min(both))}. Correct it."
         )
+    if data.files is None:
+        data = data._derived(numbers=tuple(range(len(data))))
     return data.subset(train), data.subset(test)
 
 

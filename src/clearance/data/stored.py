@@ -113,7 +113,7 @@ class StoredImageSet(ImageSet):
                 f"`labels` must hold one label per stored image; got {len(labels)} labels and {store.count} images."
             )
         self._set(store=store, labels=labels, classes=classes, name=name, files=files)
-        self._set(rows=None, augmentation=None, known_digest=digest)
+        self._set(rows=None, augmentation=None, known_digest=digest, numbers=None)
 
     @classmethod
     def of_store(
@@ -127,7 +127,7 @@ class StoredImageSet(ImageSet):
         made = object.__new__(cls)  # not by the constructor, which needs two classes
         labels = torch.zeros(store.count, dtype=torch.int64)
         made._set(store=store, labels=labels, classes=(UNLABELLED,), name=name, files=files)
-        made._set(rows=None, augmentation=None, known_digest=digest)
+        made._set(rows=None, augmentation=None, known_digest=digest, numbers=None)
         return made
 
     def _set(self, **values: Any) -> None:
@@ -191,10 +191,16 @@ class StoredImageSet(ImageSet):
         check_indices(indices, len(self))
         labels, name = self.labels[indices.to(self.labels.device)], self.name if name is None else name
         files = None if self.files is None else self.files.chosen(indices)
+        numbers = None if self.numbers is None else tuple(self.numbers[i] for i in indices.tolist())
         if self._bytes(len(indices)) > IN_MEMORY:
             rows = indices if self.rows is None else self.rows[indices]
-            return self._derived(labels=labels, rows=rows, name=name, files=files)
-        kept = {"classes": self.classes, "augmentation": self.augmentation, "files": files}
+            return self._derived(labels=labels, rows=rows, name=name, files=files, numbers=numbers)
+        kept = {
+            "classes": self.classes,
+            "augmentation": self.augmentation,
+            "files": files,
+            "numbers": numbers,
+        }
         return unchecked(images=self._read(indices), labels=labels, name=name, **kept)
 
     def is_small(self) -> bool:
@@ -203,7 +209,7 @@ class StoredImageSet(ImageSet):
 
     def in_memory(self) -> ImageSet:
         """An ordinary ImageSet of the same images, of any size."""
-        kept = {each: getattr(self, each) for each in ("classes", "name", "augmentation", "files")}
+        kept = {each: getattr(self, each) for each in ("classes", "name", "augmentation", "files", "numbers")}
         return unchecked(images=self._read(slice(None)), labels=self.labels, **kept)
 
     def digest(self) -> str:
@@ -217,7 +223,7 @@ class StoredImageSet(ImageSet):
 
     def _derived(self, **changes: Any) -> ImageSet:
         made = object.__new__(StoredImageSet)
-        names = ("store", "labels", "classes", "name", "rows", "augmentation", "files")
+        names = ("store", "labels", "classes", "name", "rows", "augmentation", "files", "numbers")
         same = not {"labels", "rows"} & changes.keys()  # then the digest is the same
         made._set(known_digest=self.known_digest if same else None)
         made._set(**{each: getattr(self, each) for each in names} | changes)
