@@ -5,7 +5,9 @@ import torch
 from scipy.stats import binomtest
 from torch import nn
 
+from clearance import load_dataset
 from clearance.audits import Accuracy
+from clearance.audits.accuracy import best_order
 from clearance.data import ImageSet
 from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
@@ -68,6 +70,17 @@ def test_outputs_in_another_order_are_found_with_the_order_and_the_error_that_it
     assert reordered.value == of_test(straight, "error")[0].value < 0.5 < of_test(found, "error")[0].value
     (order,) = [exhibit for exhibit in found.exhibits if exhibit.name == "order"]
     assert order.columns == {"class": list(test.classes), "output": [1, 3, 0, 2]}
+
+
+def test_an_order_that_is_better_by_chance_alone_is_not_called_the_right_one():
+    torch.manual_seed(0)
+    train, test = load_dataset("digits"), load_dataset("digits", "test")
+    untrained = Classifier(nn.Flatten(), nn.Linear(64, 10))
+    found = Accuracy()(untrained, train, test)
+    order = best_order(untrained(train.images).argmax(1), train.labels, 10)
+    right = (untrained(test.images).argmax(1) == order[test.labels]).double().mean()
+    assert 1 - right < of_test(found, "error")[0].low
+    assert of_test(found, "error_in_another_order") == []
 
 
 class FirstPixel(nn.Module):

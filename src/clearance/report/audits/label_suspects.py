@@ -69,7 +69,9 @@ def _pair_words(findings: Findings, pair: SummaryRow) -> Markup:
         said = Markup("{} of {} look like {}").format(with_ends(pair), given, other)
         if back := shares.get((other, given)):
             said += Markup(", and {} of {} like {}").format(data(back, "fraction"), other, given)
-        return said + Markup(": part of one of the two is probably filed as the other.")
+        return said + Markup(
+            ": part of one of the two is filed as the other, or they are hard to tell apart."
+        )
     return Markup("Of one class {} look like another.").format(with_ends(pair))
 
 
