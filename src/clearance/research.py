@@ -48,6 +48,7 @@ word in the changelog.
 """
 
 from clearance._checks import check_choice, check_count, check_non_negative, check_positive
+from clearance._describe import describe
 from clearance._files import check_folder, write_bytes
 from clearance._rng import derived_seed, generator
 from clearance.audits._audit import wilson_interval
@@ -102,7 +103,6 @@ from clearance.report.svg import (
     standalone_svg,
 )
 from clearance.runs import read_result
-from clearance.runs.describe import describe
 from clearance.training.fit import Progress
 from clearance.vocabulary import Better, Outcome, Scalar
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from clearance._describe import describe
 from clearance.losses import GaussianMixtureLoss, InverseDecay, LargeMarginSoftmaxLoss, StepUp
-from clearance.runs.describe import describe
 
 
 def test_alpha_rises_as_released_for_mnist():

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from clearance._checks import check_choice, check_count, check_fraction
+from clearance._describe import describe
 from clearance._files import is_remote
 from clearance.audits import Audit
 from clearance.data.intake import open_images
@@ -43,7 +44,6 @@ from clearance.models import Classifier
 from clearance.records import Report
 from clearance.report import Card
 from clearance.report.left_out import PARTIAL
-from clearance.runs.describe import describe
 from clearance.runs.remote import RemoteRuns
 from clearance.training import EndToEnd, WayOfTraining
 

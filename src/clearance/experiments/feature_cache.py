@@ -12,12 +12,12 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from clearance._describe import describe
 from clearance._files import make_private, write_bytes
 from clearance.audits import Subject
 from clearance.data import ImageSet
 from clearance.models import Classifier, extract_features
 from clearance.models._running import device_of, evaluating
-from clearance.runs.describe import describe
 
 _NAME, _CHECKSUM = "features", "sha256"
 _PROBED = 4  # images whose features are computed again to check the cache

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from clearance._describe import describe
 from clearance.audits import Audit
 from clearance.data import ImageSet
 from clearance.data.slices import Slices
@@ -23,7 +24,6 @@ from clearance.experiments.audit_plan import (
 from clearance.experiments.recipe import Recipe, to_tree
 from clearance.experiments.run import RunFindings
 from clearance.records import Report
-from clearance.runs.describe import describe
 
 LIBRARIES = ("torch-clearance", "torch", "numpy", "scipy", "scikit-learn")
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count
+from clearance._describe import digest
 from clearance.data import open_images
 from clearance.experiments.audit import audit
 from clearance.losses import Loss
 from clearance.models import Classifier
 from clearance.models.classifier import check_classifier
 from clearance.report import Card
-from clearance.runs import digest
 from clearance.tensors import LossTerms, Outputs, joined
 from clearance.training import FOCA
 from clearance.training.foca import FOCATraining

@@ -38,6 +38,7 @@ Files are JSON and safetensors, without pickle. For non-finite floats JSON files
 ``Infinity`` and ``-Infinity``, as Python's ``json`` reads and writes them.
 """
 
+from clearance._describe import digest as digest
 from clearance._files import write_bytes as write_bytes
 from clearance.runs.directory import Checkpoint as Checkpoint
 from clearance.runs.directory import RunDirectory as RunDirectory
@@ -45,7 +46,6 @@ from clearance.runs.directory import check_finished as check_finished
 from clearance.runs.directory import read_fingerprint as read_fingerprint
 from clearance.runs.directory import read_result as read_result
 from clearance.runs.fingerprint import differences as differences
-from clearance.runs.fingerprint import digest as digest
 from clearance.runs.json_file import write_json as write_json
 from clearance.runs.manifest import read_file as read_file
 from clearance.runs.manifest import write_files as write_files

@@ -6,15 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
+
+from clearance._describe import snapshot
 
 _SCALARS = (type(None), bool, int, float, str)
 # state_dict() of a module is an OrderedDict, that of MultiStepLR holds a Counter
 _MAPPINGS: dict[str, type[dict]] = {"dict": dict, "OrderedDict": OrderedDict, "Counter": Counter}
-_DTYPES = {
-    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
-}
 
 
 def flatten(tree: Any) -> tuple[Any, dict[str, Tensor]]:
@@ -61,26 +58,6 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
     [1, (2.0, None)]
     """
     return _decode(tree, tensors, {})
-
-
-def snapshot(tensor: Tensor, name: str) -> Tensor:
-    """A copy of `tensor` on the CPU, in the memory order of ``tensor.clone()``.
-
-    Raises:
-        ValueError: safetensors cannot store its class, layout or dtype.
-    """
-    if (
-        type(tensor) not in (Tensor, Parameter)
-        or tensor.layout != torch.strided
-        or tensor.dtype not in _DTYPES
-        or tensor.is_meta
-    ):
-        got = f"{type(tensor).__name__} of {tensor.dtype}, {tensor.layout}, on {tensor.device}"
-        raise ValueError(
-            f"`{name}` must be a dense tensor of a real dtype of at least 8 bits that holds "
-            f"data; got {got}. Convert it first, or leave it out."
-        )
-    return tensor.detach().to("cpu", copy=True)
 
 
 class _Encoder:

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from clearance._checks import check_count, check_fraction, check_positive
+from clearance._describe import describe, digest, unsourced
 from clearance._rng import derived_seed, generator
 from clearance.data import ImageSet
 from clearance.data.intake import open_images
@@ -24,8 +25,8 @@ from clearance.losses._loss import Loss
 from clearance.models._running import device_named
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions
-from clearance.runs import RunDirectory, digest
-from clearance.runs.describe import check_resumable, describe
+from clearance.runs import RunDirectory
+from clearance.runs.directory import RUN
 from clearance.training._distributed import (
     copy_from_first,
     from_all,
@@ -779,9 +780,19 @@ def fit(
         if process_rank() > 0:
             return run_session(session, SharedRun(None), checkpoint_every, on_step, on_epoch)
         fingerprint = _fingerprint(session, optimizer, schedule, settings)
-        check_resumable(Path(run_dir), fingerprint)
+        _check_resumable(Path(run_dir), fingerprint)
         with RunDirectory.open(Path(run_dir), fingerprint) as run:
             return run_session(session, SharedRun(run), checkpoint_every, on_step, on_epoch)
+
+
+def _check_resumable(run_dir: Path, fingerprint: Any) -> None:
+    """Raise ValueError if the run was started and a part of its code cannot be compared with the present code."""
+    if (missing := unsourced(fingerprint)) and (run_dir / RUN).exists():
+        raise ValueError(
+            "`run_dir` must be a new directory if the source of a function is missing, because the function cannot be "
+            f"compared with that of the run in {run_dir}; got no source for {', '.join(missing[:3])}. Define the "
+            "function in a file, or use another directory."
+        )
 
 
 def _validation_sets(validation: Any, place: torch.device) -> dict[str, ImageSet]:

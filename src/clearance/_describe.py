@@ -1,26 +1,29 @@
-"""Python settings as JSON values, so that a run configured in Python has a fingerprint."""
+"""Settings as JSON values and weights as a digest, so that what was measured has a name."""
 
 import ast
 import dataclasses
 import hashlib
 import inspect
+import json
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from textwrap import dedent
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
-
-from clearance.runs import digest
-from clearance.runs.directory import RUN
+from torch.nn import Parameter
 
 _LIBRARIES = ("torch.", "clearance.", "builtins", "abc", "typing", "functools")
 _NO_SOURCE = "no source"
 """Replaces the hash of a function whose source Python cannot find; such functions cannot be compared."""
 _SCALAR = (type(None), str, int, float, bool)
+_DTYPES = {
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+}
 
 
 def describe(thing: Any) -> Any:
@@ -42,24 +45,61 @@ def describe(thing: Any) -> Any:
     return _described(thing, frozenset())
 
 
-def check_resumable(run_dir: Path, description: Any) -> None:
-    """Refuse to resume a run if a part of its code cannot be compared with the present code.
+def digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """SHA-256 over names, dtypes, shapes and values of `tensors`: equal for equal weights only.
 
     Args:
-        run_dir: The run's directory, which need not exist.
-        description: The run's settings, as `describe` gives them.
+        tensors: Pairs such as ``module.state_dict().items()``; their order, device and layout in memory
+            make no difference.
+
+    Returns:
+        64 hexadecimal digits, the same on every machine with the usual (little-endian) byte order.
 
     Raises:
-        ValueError: If the run was started and the description lacks a source.
+        ValueError: A name occurs twice, or a tensor is sparse, quantised or complex.
 
-    >>> check_resumable(Path("not-there"), {"code": "no source"})
+    Values are compared as bits: 0.0 and -0.0 differ, and weights computed on another machine are
+    rarely equal.
+
+    >>> first = digest([("weight", torch.ones(2)), ("bias", torch.zeros(1))])
+    >>> first == digest([("bias", torch.zeros(1)), ("weight", torch.ones(2))])
+    True
+    >>> first == digest([("weight", torch.ones(1, 2)), ("bias", torch.zeros(1))])
+    False
     """
-    if (missing := unsourced(description)) and (run_dir / RUN).exists():
+    pairs = list(tensors)
+    by_name = dict(pairs)
+    if len(by_name) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise ValueError(f"the names in `tensors` must differ; got {', '.join(twice)} more than once.")
+    found = hashlib.sha256()
+    for name in sorted(by_name):
+        tensor = snapshot(by_name[name], name)
+        # the header fixes how many bytes follow, so that no two lists of tensors give the same bytes
+        found.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
+
+
+def snapshot(tensor: Tensor, name: str) -> Tensor:
+    """A copy of `tensor` on the CPU, in the memory order of ``tensor.clone()``.
+
+    Raises:
+        ValueError: safetensors cannot store its class, layout or dtype.
+    """
+    if (
+        type(tensor) not in (Tensor, Parameter)
+        or tensor.layout != torch.strided
+        or tensor.dtype not in _DTYPES
+        or tensor.is_meta
+    ):
+        got = f"{type(tensor).__name__} of {tensor.dtype}, {tensor.layout}, on {tensor.device}"
         raise ValueError(
-            "`run_dir` must be a new directory if the source of a function is missing, because the function cannot be "
-            f"compared with that of the run in {run_dir}; got no source for {', '.join(missing[:3])}. Define the "
-            "function in a file, or use another directory."
+            f"`{name}` must be a dense tensor of a real dtype of at least 8 bits that holds "
+            f"data; got {got}. Convert it first, or leave it out."
         )
+    return tensor.detach().to("cpu", copy=True)
 
 
 def unsourced(description: Any, name: str = "") -> list[str]:

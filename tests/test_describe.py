@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import nn
 
+from clearance._describe import describe, unsourced
 from clearance.data import gaussian_images
 from clearance.models import Classifier
-from clearance.runs.describe import describe, unsourced
 from clearance.training import FOCA, EndToEnd, fit
 
 
@@ -203,7 +203,7 @@ import json, torch
 from functools import partial
 from torch import nn
 from clearance.training import FOCA
-from clearance.runs.describe import describe
+from clearance._describe import describe
 
 class Plain:
     def __init__(self):
