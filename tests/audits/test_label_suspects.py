@@ -68,7 +68,12 @@ def test_a_row_says_all_there_is_to_know(flipped):
     assert columns["looks like"][row] == data.classes[data.labels[columns["number"][row]]]
     assert columns["given"][row] != columns["looks like"][row]
     assert len(exhibits["pictures"]["image"]) == 24
-    assert exhibits["pictures"]["label"][0] == f"{columns['given'][0]} > {columns['looks like'][0]}?"
+    first = {name: values[0] for name, values in columns.items()}
+    assert exhibits["pictures"]["label"][0].splitlines() == [
+        f"{first['set']} {first['image']}",
+        f"given {first['given']}",
+        f"looks like {first['looks like']}",
+    ]
 
 
 def test_a_class_that_is_filed_in_part_as_another_is_named():

@@ -12,6 +12,7 @@ from clearance.records import ExhibitRecord, Record, Report
 from clearance.report.audit_page import SEVERITIES
 from clearance.report.audits import all_findings, page_of, with_summaries
 from clearance.report.findings import Findings
+from clearance.report.page import without_images
 from clearance.report.pictures import Gallery
 from clearance.vocabulary import Exhibit, Measurement
 
@@ -150,6 +151,21 @@ def test_a_class_or_slice_that_lies_behind(kind, name, title, low, severity):
         for quantity, value, ends in ((name, 0.7, (0.5, 0.8)), ("behind", start + 0.1, (start, start + 0.2)))
     ]
     assert severity_of(title, *found) == severity
+
+
+def test_the_page_to_share_names_no_file_that_it_was_parted_from():
+    row = measured("label_suspects", "worst_pair", 0.2, 0.15, 0.25)
+    sure = measured("label_suspects", "sure", 0.1, 0.05, 0.15, split="train")
+    columns = {"set": ["train"], "image": ["a.png"], "given": ["cat"]}
+    table = Exhibit("label_suspects", "suspects", "table", columns, "Suspects.")
+    records = tuple(Record("animals", "mine", 0, one) for one in (row, sure))
+    report = Report({}, {}, "", "", records, (ExhibitRecord("animals", "mine", 0, table),))
+    own, shared = (
+        next(one.todo for one in all_findings(Findings(some, "animals")) if one.title == "Labels")
+        for some in (report, without_images(report))
+    )
+    assert re.search(r"card.table\('label_suspects', 'suspects'\), or beside the page \S+csv\.$", str(own))
+    assert str(shared).endswith("card.table('label_suspects', 'suspects').")
 
 
 def test_the_class_that_lies_behind_is_shown():

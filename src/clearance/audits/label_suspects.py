@@ -194,14 +194,16 @@ class LabelSuspects(Audit):
 
 def _pictures(suspects: Exhibit, sets: dict[str, ImageSet]) -> tuple[Exhibit, ...]:
     columns = suspects.columns
-    names = ("set", "number", "given", "looks like")
+    names = ("set", "number", "image", "given", "looks like")
     first = list(zip(*(columns[name] for name in names), strict=True))[:PICTURED]
     if not first:
         return ()
-    images = torch.cat([sets[split].batch(torch.tensor([row]))[0].cpu() for split, row, _, _ in first])
+    images = torch.cat([sets[split].batch(torch.tensor([row]))[0].cpu() for split, row, *_ in first])
     shown = {
         "image": picture_pixels(images),
-        "label": [f"{given} > {other}?" for _, _, given, other in first],
+        "label": [
+            f"{split} {image}\ngiven {given}\nlooks like {other}" for split, _, image, given, other in first
+        ],
     }
     caption = "The surest suspects: the given label, and the class that the image looks like."
     return (Exhibit(suspects.audit, "pictures", "images", shown, caption),)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from clearance.records.record import ExhibitRecord
-from clearance.records.store import exhibit_file
+from clearance.records.store import exhibit_file, table_file
 from clearance.report.drawing import labelled_cloud
 from clearance.report.findings import Findings
 from clearance.report.names import method_name
@@ -88,12 +88,24 @@ def as_image(pixels: Any) -> str:
 
 
 def labelled_shots(record: ExhibitRecord) -> list[Shot]:
-    """The images of an exhibit of kind ``"images"``, each with its label."""
+    """The images of an exhibit of kind ``"images"``, each with the lines of its label."""
     columns = record.exhibit.columns
     return [
-        Shot(as_image(image), (str(label),))
+        Shot(as_image(image), tuple(str(label).splitlines()))
         for image, label in zip(columns["image"], columns["label"], strict=True)
     ]
+
+
+def table_of(findings: Findings, audit: str, name: str) -> str:
+    """Where a table of an audit is read: in Python, and in the file beside a page that keeps it.
+
+    >>> from clearance.records import Report
+    >>> table_of(Findings(Report({}, {}, "", ""), "digits"), "duplicates", "duplicates")
+    "card.table('duplicates', 'duplicates')"
+    """
+    files = [table_file(record) for record in firsts(findings, audit, name).values()]
+    beside = f", or beside the page {', '.join(files)}" if files else ""  # none where a page is to be shared
+    return f"card.table({audit!r}, {name!r}){beside}"
 
 
 def clouds(findings: Findings, audit: str, name: str, what: str) -> list[Picture]:

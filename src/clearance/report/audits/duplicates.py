@@ -9,7 +9,7 @@ from clearance.report.audit_page import AuditPage, Finding, Section, Severity, T
 from clearance.report.findings import Findings
 from clearance.report.names import listed
 from clearance.report.numbers import data
-from clearance.report.pictures import Gallery, firsts, labelled_shots
+from clearance.report.pictures import Gallery, firsts, labelled_shots, table_of
 from clearance.report.tables import Compact, Line
 
 AUDIT = "duplicates"
@@ -31,9 +31,7 @@ def duplicates_findings(findings: Findings) -> list[Finding]:
     if leaked is None:
         return []
     exact, near = leaked
-    files = "The list: card.table('duplicates', 'duplicates'), or beside the page " + ", ".join(
-        table_file(record) for record in firsts(findings, AUDIT, AUDIT).values()
-    )
+    files = f"The list: {table_of(findings, AUDIT, AUDIT)}"
     both = int(exact.value + near.value)
     if both == 0:
         return [_within(findings, files)]

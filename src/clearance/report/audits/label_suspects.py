@@ -8,7 +8,7 @@ from clearance.records.store import table_file
 from clearance.report.audit_page import AuditPage, Finding, Section, Term, with_ends
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
-from clearance.report.pictures import Gallery, firsts, labelled_shots
+from clearance.report.pictures import Gallery, firsts, labelled_shots, table_of
 from clearance.report.tables import Compact, Line
 
 AUDIT = "label_suspects"
@@ -27,11 +27,7 @@ def labels_findings(findings: Findings) -> list[Finding]:
     sure = {split: findings.row("mean", AUDIT, "sure", split=split) for split in ("train", "test")}
     if pair is None:
         return []
-    files = [table_file(record) for record in firsts(findings, AUDIT, "suspects").values()]
-    todo = (
-        "Look at them, surest first, and correct the labels: card.table('label_suspects', 'suspects'), or beside the "
-        f"page {', '.join(files)}."
-    )
+    todo = f"Look at them, surest first, and correct the labels: {table_of(findings, AUDIT, 'suspects')}."
     shown = [
         Gallery("The surest suspects", labelled_shots(record)[:ON_FIRST_SCREEN], folded=True)
         for record in firsts(findings, AUDIT, "pictures").values()

@@ -9,7 +9,7 @@ from clearance.report.audit_page import CLOSE, AuditPage, Finding, Section, Seve
 from clearance.report.findings import Findings
 from clearance.report.names import listed
 from clearance.report.numbers import data
-from clearance.report.pictures import firsts
+from clearance.report.pictures import firsts, table_of
 from clearance.report.tables import Compact, Line
 
 AUDIT = "set_facts"
@@ -48,8 +48,7 @@ def sets_findings(findings: Findings) -> list[Finding]:
     if not parts:
         said = Markup("Files, sizes, colours and class sizes of train and test are ordinary.")
         return [Finding("Sets", "fine", said)]
-    files = [table_file(record) for record in firsts(findings, AUDIT, "odd_images").values()]
-    todo = f"The list: card.table('set_facts', 'odd_images'), or beside the page {', '.join(files)}."
+    todo = f"The list: {table_of(findings, AUDIT, 'odd_images')}."
     severity: Severity = "problem" if _many_lost(findings) else "information"
     return [Finding("Sets", severity, said, todo)]
 
