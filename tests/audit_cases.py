@@ -114,7 +114,9 @@ AUDITS = {
         Churn(per_class=(1, 5), hidden=(8,), heads=3), {"disagreement": 1.0, "worst_class_disagreement": 1.0}
     ),
     "duplicates": AuditCase(Duplicates(other=STRANGE), {"error": 1.0}),
-    "label_suspects": AuditCase(LabelSuspects(), {"model_agrees": 0.0}, neither=frozenset({"model_agrees"})),
+    "label_suspects": AuditCase(
+        LabelSuspects(), {"model_agrees": 0.0}, neither=frozenset({"model_agrees", "agreement"})
+    ),
     "set_facts": AuditCase(SetFacts(), {"train_minus_test": 0.0}),
     "common_corruptions": AuditCase(CommonCorruptions(images=30), {"error": 1.0, "mean_error": 1.0}),
     "preprocessing": AuditCase(PreprocessingMismatch(images=30), {"gain": 0.0}),

@@ -93,6 +93,13 @@ def test_right_labels_have_few_suspects():
     numbers, _ = found(digits(), load_dataset("digits", split="test"))
     assert numbers["sure", "train"].value + numbers["sure", "test"].value <= 0.01
     assert numbers["worst_pair", None].value <= 0.05
+    assert numbers["agreement", None].value >= 0.95
+
+
+def test_labels_that_nothing_tells_are_not_predicted():
+    labels = digits().labels[torch.randperm(len(digits()), generator=torch.Generator().manual_seed(0))]
+    numbers, _ = found(digits(labels), load_dataset("digits", split="test"))
+    assert numbers["agreement", None].value <= 0.5
 
 
 def test_the_classifier_has_no_say_in_who_is_a_suspect():

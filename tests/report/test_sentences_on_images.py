@@ -91,7 +91,7 @@ def test_names_of_files_are_text_on_the_page():
     assert "a/<1>.png" not in page
 
 
-def labels(sure=0.0, pair=0.02, suspects=0.01, low=None):
+def labels(sure=0.0, pair=0.02, suspects=0.01, low=None, agreement=None):
     columns: dict[str, list[Any]] = {
         "given": ["7", "8"],
         "looks like": ["8", "7"],
@@ -102,6 +102,7 @@ def labels(sure=0.0, pair=0.02, suspects=0.01, low=None):
         share("label_suspects", "suspects", suspects, 1000, 0, 1, split="train"),
         share("label_suspects", "sure", sure, 1000, sure - 0.008, sure + 0.01, split="train"),
         share("label_suspects", "worst_pair", pair, 100, pair - 0.04 if low is None else low, pair + 0.1),
+        *([] if agreement is None else [share("label_suspects", "agreement", agreement, 1000, 0, 1)]),
         exhibits=(Exhibit("label_suspects", "pairs", "table", columns, "Classes."),),
     )
 
@@ -112,6 +113,13 @@ def test_a_pair_that_looks_misfiled_is_named_in_both_directions():
     assert alarm
     assert not said(labels(pair=0.09))[1]
     assert not said(labels(pair=0.12, low=0.04))[1]  # three images of a small class
+
+
+def test_a_pair_is_no_alarm_where_the_second_classifier_cannot_tell_the_classes_apart():
+    assert said(labels(pair=0.34, agreement=0.9))[1]
+    words, alarm = said(labels(pair=0.34, agreement=0.62))
+    assert "predicts only 62" in words
+    assert not alarm
 
 
 def test_many_sure_suspects_are_an_alarm():

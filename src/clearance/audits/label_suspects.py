@@ -58,7 +58,8 @@ class LabelSuspects(Audit):
     ``sure``, the share whose given label has a probability below 0.01 and is not the likeliest, with 95 % Wilson
     intervals; ``model_agrees``, of the suspects the share for which the audited classifier, too, predicts the class
     that they look like. Over both sets: ``worst_pair``, the largest share of a class that looks like one other
-    class. Exhibits: ``suspects``, the list, the surest first; ``pairs``, shares of classes that look like another;
+    class, and ``agreement``, the share of labels that the regression predicts. Exhibits: ``suspects``, the list, the
+    surest first; ``pairs``, shares of classes that look like another;
     ``pictures`` of the first suspects.
 
     Args:
@@ -114,7 +115,7 @@ class LabelSuspects(Audit):
             for number, split in enumerate(sets)
             for one in self._of_split(doubted, answers, place == number, split)
         ]
-        numbers.append(self._worst(shares, labels))
+        numbers += [self._worst(shares, labels), self._agreement(doubted, labels, judged)]
         pairs = self._pairs(shares, labels, subject.train.classes)
         return Findings(tuple(numbers), (list_, pairs, *_pictures(list_, sets)))
 
@@ -125,6 +126,15 @@ class LabelSuspects(Audit):
         low, high = wilson_interval(round(float(shares.max()) * images), images)
         return Measurement(
             self.name, "worst_pair", float(shares.max()), "fraction", images, low=low, high=high, better="lower",
+            context={"interval": WILSON},
+        )  # fmt: skip
+
+    def _agreement(self, found: "Doubts", labels: Ints, judged: NDArray[np.bool_]) -> Measurement:
+        """How often the regression predicts the given label: where it rarely does, it cannot tell the classes apart."""
+        agrees = (found.likeliest == labels)[judged] if judged.any() else np.zeros(1, dtype=bool)
+        low, high = wilson_interval(int(agrees.sum()), len(agrees))
+        return Measurement(
+            self.name, "agreement", float(agrees.mean()), "fraction", len(agrees), low=low, high=high, better="neither",
             context={"interval": WILSON},
         )  # fmt: skip
 

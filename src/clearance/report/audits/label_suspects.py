@@ -17,6 +17,9 @@ MANY, AT_LEAST = (
     0.01,
 )  # share of sure suspects from which on it is an alarm, and that its interval must exclude
 PAIR, PAIR_AT_LEAST = 0.10, 0.05  # the same for the share of a class that looks like one other class
+TELLS = (
+    0.75  # share of the labels that the second classifier must predict for a pair of classes to be an alarm
+)
 ON_FIRST_SCREEN = 12  # images
 LINES = 200  # in a table of the page; the file has all
 
@@ -33,7 +36,9 @@ def labels_findings(findings: Findings) -> list[Finding]:
         for record in firsts(findings, AUDIT, "pictures").values()
     ]
     said, alarm = Markup(""), False
-    if _above(pair, PAIR, PAIR_AT_LEAST):
+    agreement = findings.row("mean", AUDIT, "agreement")
+    tells = agreement is None or agreement.value >= TELLS
+    if tells and _above(pair, PAIR, PAIR_AT_LEAST):
         alarm = True
         said += _pair_words(findings, pair)
     for split, row in sure.items():
@@ -48,6 +53,10 @@ def labels_findings(findings: Findings) -> list[Finding]:
     said = Markup("{} {} worth a look: too few, or too unsure, for a fault of the set.").format(
         data(count, "count"), "label is" if count == 1 else "labels are"
     )
+    if agreement is not None and not tells:
+        said += Markup(" The classifier that looks for them predicts only {} of the labels.").format(
+            with_ends(agreement)
+        )
     return [Finding("Labels", "information", said, todo, pictures=shown)]
 
 
@@ -148,6 +157,12 @@ PAGE = AuditPage(
             "Of the suspects, the share for which the network, too, predicts the class that the image looks like.",
             "Neither direction is better. Near zero on train, the network may have learned the wrong labels.",
             "With few suspects its interval is wide.",
+        ),
+        "agreement": Term(
+            "Labels that the second classifier predicts",
+            "The share of the labels, in train and test, that the classifier predicts which looks for wrong ones.",
+            "Below 75 % it cannot tell the classes apart, and a class that looks like another is no alarm.",
+            "It is not the audited network, and no measure of it.",
         ),
         "worst_pair": Term(
             "Largest share of a class that looks like another",
