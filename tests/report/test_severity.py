@@ -153,6 +153,21 @@ def test_a_class_or_slice_that_lies_behind(kind, name, title, low, severity):
     assert severity_of(title, *found) == severity
 
 
+def test_what_spoils_all_other_numbers_stands_before_them():
+    found = [
+        measured("label_suspects", "worst_pair", 0.3, 0.2, 0.4),
+        measured("preprocessing", "gain", 0.56, 0.5, 0.6),
+    ]
+    columns = {"way": ["no mean"], "remedy": ["Leave out --mean."]}
+    ways = ExhibitRecord("animals", "mine", 0, Exhibit("preprocessing", "ways", "table", columns, "Ways."))
+    records = tuple(Record("animals", "mine", 0, one) for one in found)
+    ordered = all_findings(Findings(Report({}, {}, "", "", records, (ways,)), "animals"))
+    assert [(one.title, one.severity, bool(one.todo)) for one in ordered] == [
+        ("Input", "problem", True),
+        ("Labels", "problem", False),
+    ]
+
+
 def test_the_page_to_share_names_no_file_that_it_was_parted_from():
     row = measured("label_suspects", "worst_pair", 0.2, 0.15, 0.25)
     sure = measured("label_suspects", "sure", 0.1, 0.05, 0.15, split="train")

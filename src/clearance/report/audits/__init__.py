@@ -63,6 +63,8 @@ def sections(findings: Findings) -> list[Section]:
 def all_findings(findings: Findings) -> list[Finding]:
     """What the first screen of one network says, the most severe first; of equal ones in the order of the audits.
 
+    What is to be done before anything else stands before all others.
+
     Every number is one of the report's summary. A sentence claims no more than its interval carries: what an interval
     leaves open is said to be open.
 
@@ -84,7 +86,7 @@ def all_findings(findings: Findings) -> list[Finding]:
     found += [_not_numbers(odd)] if odd else []
     if any(finding.alone for finding in found):
         found = [one if one.alone else replace(one, todo="", code="") for one in found]
-    return sorted(found, key=lambda one: (not one.lead, SEVERITIES.index(one.severity)))
+    return sorted(found, key=lambda one: (not one.lead, not one.alone, SEVERITIES.index(one.severity)))
 
 
 def _not_numbers(odd: Sequence[Measurement]) -> Finding:
