@@ -3,8 +3,8 @@
     python benchmarks/engines.py [--tasks 1000] [--slots 8] [--plans 10000] [--small]
 
 A task sleeps for a second, so that more slots than cores can be tried. Targets: the wall time of all at most 5 % over
-tasks / slots seconds on Ray; a driver below 500 MB at 10,000 plans, whose findings are those of a run on digits
-with the four audits of `clearance compare`.
+tasks / slots seconds on Ray; a driver below 500 MB at 10,000 plans of `clearance compare` on digits, whose findings are
+those of one run with its four audits.
 """
 
 import argparse
@@ -14,17 +14,21 @@ import resource
 import tempfile
 import time
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from clearance.experiments.build import build_data
+from clearance.experiments.compare import Comparison
 from clearance.experiments.engines import Processes
 from clearance.experiments.grid import run_grid, run_task
 from clearance.experiments.peak_memory import PeakMemory
 from clearance.experiments.recipe import tuned_recipe
-from clearance.experiments.run import RunPlan
+from clearance.experiments.run import RunFindings, RunPlan
+from clearance.records import RunNote
+from clearance.vocabulary import Outcome
 
 
 def on_ray(tasks: int, slots: int) -> None:
@@ -63,35 +67,61 @@ def on_local_processes(tasks: int) -> None:
         print(f"local processes: the first after {first:.2f} s, each further one {each:.1f} ms")
 
 
-class Canned(Executor):
-    """Returns the same findings, each time as another machine would send them."""
+class Arrived(Future[Any]):
+    """A task that has ended, whose findings arrive when they are asked for."""
 
-    def __init__(self, found: Any) -> None:
-        self.sent = pickle.dumps(found)
+    def __init__(self, found: RunFindings, plan: RunPlan) -> None:
+        super().__init__()
+        self.found, self.plan = found, plan
+        self.set_result(None)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The same findings under the plan's method and seed, as another machine would send them."""
+        del timeout
+        mine: Any = {"method": self.plan.method, "seed": self.plan.seed}
+        found = replace(
+            self.found,
+            note=RunNote(**mine, outcome=Outcome.FINISHED, status="finished"),
+            records=tuple(replace(one, **mine) for one in self.found.records),
+            exhibits=tuple(replace(one, **mine) for one in self.found.exhibits),
+        )
+        return pickle.loads(pickle.dumps(found))
+
+
+class Canned(Executor):
+    """Has every run's findings at once."""
+
+    def __init__(self, found: RunFindings) -> None:
+        self.found = found
 
     def submit(self, function: Any, /, *arguments: Any, **options: Any) -> "Future[Any]":
         """A task that has ended."""
+        if function is run_task:
+            return Arrived(self.found, arguments[0])
         task: Future[Any] = Future()
-        task.set_result(pickle.loads(self.sent) if function is run_task else function(*arguments, **options))
+        task.set_result(function(*arguments, **options))
         return task
 
 
 def driver(plans: int) -> None:
     torch.set_num_threads(1)
     recipe = tuned_recipe("digits")
-    data = build_data(recipe)
-    (found,) = run_grid([RunPlan(recipe, "plain", 0)], data, None, 1)  # in a process of its own
-    many = [RunPlan(recipe, "plain", seed) for seed in range(plans)]
-    before = resident()
+    recipe = replace(recipe, seeds=plans // len(recipe.methods))
+    (found,) = run_grid([RunPlan(recipe, "plain", 0)], build_data(recipe), None, 1)  # in a process of its own
+    before, began = resident(), time.perf_counter()
     memory = PeakMemory()
+
+    def say(what: str) -> None:
+        seconds, peak = time.perf_counter() - began, before + memory.added()
+        print(
+            f"driver: {what} after {seconds:.0f} s, {before:.0f} MB before, {peak:.0f} MB at most (target 500)"
+        )
+
     with tempfile.TemporaryDirectory() as folder:
-        began = time.perf_counter()
-        results = run_grid(many, data, Path(folder), Canned(found))
-        seconds = time.perf_counter() - began
-    peak = before + memory.added()
-    print(
-        f"driver: {len(results)} plans in {seconds:.1f} s, {before:.0f} MB before, {peak:.0f} MB at most (target 500)"
-    )
+        card = Comparison(recipe).run(Canned(found), directory=Path(folder, "runs"))
+        say(f"{len(card.report.runs)} plans with {len(card.records)} measurements gathered")
+        card.save_folder(Path(folder))
+        say("page, report.json and exhibits written")
 
 
 def resident() -> float:

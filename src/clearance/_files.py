@@ -1,10 +1,9 @@
 """Atomic writes: a file is complete or absent, even if the process is killed."""
 
-import glob
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 _KEPT = 50  # letters, each of up to 4 bytes; a file's name has at most 255
@@ -41,9 +40,9 @@ def write_bytes(path: Path, data: bytes, *, private: bool = False) -> None:
             raise named(error, path) from error
         return
     temporary = temporary_of(path)
-    remove_leftovers(path.parent, path.name)
+    remove_leftovers(path.parent, [path.name])
     try:
-        write_synced(temporary, data, private=private)
+        write_synced(temporary, [data], private=private)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -51,24 +50,25 @@ def write_bytes(path: Path, data: bytes, *, private: bool = False) -> None:
     sync_directory(path.parent)
 
 
-def write_together(files: Mapping[Path, bytes], *, instead_of: Iterable[Path] = ()) -> None:
+def write_together(files: Iterable[tuple[Path, Iterable[bytes]]], *, instead_of: Iterable[Path] = ()) -> None:
     """Write several files so that all bytes are on the disk before the first gets its name; then they follow in order.
 
     What can fail, such as a full disk, fails before anything is changed. What processes left that were killed while
     they wrote the same files is removed.
 
     Args:
-        files: What to write, by path; the directories must exist.
+        files: Paths, and what to write there in parts, so that not all of it need be in memory; the directories must
+            exist.
         instead_of: Files to delete before the first gets its name.
 
     Raises:
         OSError: A directory is missing, not writable or full; all paths are then unchanged.
     """
-    temporaries = {path: temporary_of(path) for path in files}
+    temporaries: dict[Path, Path] = {}
     try:
-        for path, temporary in temporaries.items():
-            remove_leftovers(path.parent, path.name)
-            write_synced(temporary, files[path])
+        for path, parts in files:
+            temporaries[path] = temporary_of(path)
+            write_synced(temporaries[path], parts)
         for path in instead_of:
             path.unlink(missing_ok=True)
         for path, temporary in temporaries.items():
@@ -77,16 +77,19 @@ def write_together(files: Mapping[Path, bytes], *, instead_of: Iterable[Path] = 
         for temporary in temporaries.values():
             temporary.unlink(missing_ok=True)
         raise
-    for folder in {path.parent for path in files}:
+    for folder in {path.parent for path in temporaries}:
+        remove_leftovers(folder, [path.name for path in temporaries if path.parent == folder])
         sync_directory(folder)
 
 
-def remove_leftovers(folder: Path, name: str = "*") -> None:
-    """Delete what `write_bytes` left for files of this name in processes that were killed."""
-    start = name if name == "*" else glob.escape(name[:_KEPT])
-    for left in list(folder.glob(f".{start}.*.tmp")):
-        number = left.suffixes[-2].removeprefix(".")
-        if number.isascii() and number.isdigit() and not _is_alive(int(number)):
+def remove_leftovers(folder: Path, names: Iterable[str] | None = None) -> None:
+    """Delete what was being written for files of these names, or of any, by processes that were killed."""
+    starts = None if names is None else {_short(name) for name in names}
+    for left in list(folder.glob(".*.tmp")):
+        start, _, number = left.name[1 : -len(".tmp")].rpartition(".")
+        if not (number.isascii() and number.isdigit()) or (starts is not None and start not in starts):
+            continue
+        if not _is_alive(int(number)):
             left.unlink(missing_ok=True)
 
 
@@ -104,10 +107,13 @@ def _is_alive(process: int) -> bool:
 
 def temporary_of(path: Path) -> Path:
     """The file next to `path` in which its content is written first; its name fits if that of `path` does."""
-    name = path.name
-    if len(name) > _KEPT:
-        name = f"{name[:_KEPT]}.{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}"
-    return path.with_name(f".{name}.{os.getpid()}.tmp")
+    return path.with_name(f".{_short(path.name)}.{os.getpid()}.tmp")
+
+
+def _short(name: str) -> str:
+    return (
+        name if len(name) <= _KEPT else f"{name[:_KEPT]}.{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}"
+    )
 
 
 def check_folder(name: str, path: Path) -> None:
@@ -120,7 +126,7 @@ def check_folder(name: str, path: Path) -> None:
         address = path.as_posix().replace(":/", "://", 1)
         raise ValueError(
             f"`{name}` must be a folder of this machine here; got the address {address}. Give a folder, and copy it "
-            "afterwards; clearance compare --out takes addresses."
+            "afterwards; clearance compare and clearance search take addresses."
         )
     there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
     if not there.is_dir():
@@ -150,15 +156,15 @@ def private_opener(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
-def write_synced(path: Path, data: bytes, *, private: bool = False) -> None:
-    """Write `data` and wait until the disk has it; not atomic.
+def write_synced(path: Path, parts: Iterable[bytes], *, private: bool = False) -> None:
+    """Write parts of a file and wait until the disk has them; not atomic.
 
     Raises:
         OSError: With the name of the folder.
     """
     try:
         with open(path, "wb", opener=private_opener if private else None) as file:
-            file.write(data)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

@@ -72,7 +72,7 @@ class TestMistakes:
         assert re.search("must be a folder that can be written; a file is a file", complaint)
         assert [path.name for path in tmp_path.iterdir()] == ["a file"]
 
-    @pytest.mark.parametrize("words", [["train", "--out"], ["search", "--out"], ["explore", "--report"]])
+    @pytest.mark.parametrize("words", [["train", "--out"], ["explore", "--report"]])
     def test_an_address_is_no_local_folder_of_that_name(self, words, monkeypatch, tmp_path):
         monkeypatch.chdir(tmp_path)
         status, _, complaint = run(*words, "s3://bucket/prefix")

@@ -1,5 +1,6 @@
 """Runs side by side, in real processes: what fails is recorded, what is finished is kept."""
 
+import copy
 import dataclasses
 import json
 import os
@@ -19,7 +20,7 @@ from clearance.experiments.engines import SUBMISSIONS, LostError, Processes, Tas
 from clearance.experiments.grid import plans_of, run_grid, run_task
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.run import RunPlan
+from clearance.experiments.run import RunPlan, kept_findings
 from clearance.vocabulary import Outcome
 
 
@@ -411,3 +412,16 @@ def test_each_plan_may_have_images_of_its_own(comparison, tmp_path):
     assert ("plain", "start") in events.seen
     with pytest.raises(ValueError, match="shorter"):
         run_grid(plans, images[:1], tmp_path, 1, events)
+
+
+def test_many_findings_share_what_repeats_and_lose_nothing(comparison, tmp_path):
+    plans, data = [RunPlan(comparison, "plain", seed) for seed in (0, 1)], build_data(comparison)
+    found = run_grid(plans, data, tmp_path, None)
+    alone = [kept_findings(plan, data, tmp_path) for plan in plans]
+    assert found == alone
+    assert pickle.loads(pickle.dumps(found)) == copy.deepcopy(found) == alone
+    first, second = ([record.measurement for record in one.records] for one in found)
+    assert len(first) > 3
+    for one, other in zip(first, second, strict=True):
+        assert one.context is other.context
+        assert one.name is other.name

@@ -190,6 +190,23 @@ def test_the_command_writes_its_report_there(recipe, tmp_path):
 
 
 @pytest.mark.usefixtures("server")
+def test_a_search_keeps_its_runs_and_trials_in_the_storage(recipe, tmp_path):
+    Worker(recipe, "s3://bucket/unused", tmp_path).process.kill()  # for its recipe file
+    done = subprocess.run(
+        [sys.executable, "-m", "clearance.cli", "search", "--recipe", "mine.yaml", "--epochs", "1", "--seeds", "1",
+         "--choose-by", "own_error", "--out", "s3://bucket/search"], cwd=tmp_path, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Trials: s3://bucket/search/search.json" in done.stdout
+    there = objects("s3://bucket/search")
+    trials = json.loads(there["/search.json"])
+    assert len(trials) >= 5
+    assert sum(name.endswith("/manifest.json") and "attempts" not in name for name in there) == len(trials)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
+
+
+@pytest.mark.usefixtures("server")
 @pytest.mark.parametrize(
     ("address", "environment"),
     [

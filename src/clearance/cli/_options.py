@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from clearance.experiments.grid import Engine
     from clearance.experiments.method import Method
     from clearance.experiments.recipe import Recipe
+    from clearance.runs.remote import RemoteRuns
 
 
 OptionalText = Annotated[str | None, tyro.conf.arg(metavar="TEXT", help_behavior_hint="")]
@@ -164,6 +165,29 @@ def check_file(option: str, path: Path) -> None:
         raise ValueError(f"{option} must be a file; {path} is a folder.")
     if not path.exists() or path.is_file():  # a device or a pipe is written into, wherever it is
         check_folder(option, path.parent)
+
+
+def check_out(out: str) -> None:
+    """Raise ValueError unless results can be written at a path, or at an address: to be called before long work."""
+    from clearance._files import check_folder, is_remote
+
+    if is_remote(out):
+        from clearance.runs.remote import RemoteRuns
+
+        RemoteRuns(out).check()
+    else:
+        check_folder("out", Path(out))
+
+
+def runs_at(out: str) -> "Path | RemoteRuns":
+    """Where runs lie below a path or an address."""
+    from clearance._files import is_remote
+
+    if not is_remote(out):
+        return Path(out) / "runs"
+    from clearance.runs.remote import RemoteRuns
+
+    return RemoteRuns(f"{out.rstrip('/')}/runs")
 
 
 def split_names(text: str | None) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from clearance.cli._console import Console
     from clearance.experiments.recipe import Recipe
     from clearance.report import Card
-    from clearance.runs.remote import RemoteRuns
 
 FAILED = 1
 
@@ -78,7 +77,7 @@ class CompareCommand:
     def run(self) -> None:
         """Compare."""
         from clearance.cli._console import Console
-        from clearance.cli._options import check_engine_options, chosen_engine, places
+        from clearance.cli._options import check_engine_options, check_out, chosen_engine, places, runs_at
         from clearance.experiments.sweep import parse_sweep, swept_recipes
 
         console = Console()
@@ -97,7 +96,7 @@ class CompareCommand:
         comparison = Comparison(recipe, sweep, command=_command(recipe))
         with chosen_engine(*where) as engine, listening(console, comparison.count) as listener:
             card = comparison.run(
-                engine, listener, _runs_at(self.out), on_seed=partial(_save_partial, console, self.out)
+                engine, listener, runs_at(self.out), on_seed=partial(_save_partial, console, self.out)
             )
         page = _saved(card, self.out)
         _print_result(console, card, page)
@@ -148,28 +147,6 @@ def _without_folders(word: str) -> str:
     return re.sub(r"^((?:--[\w-]+=)?(?:folder:|npz:)?)[/~].*?([^/]*)/*$", r"\1\2", word)
 
 
-def check_out(out: str) -> None:
-    """Raise ValueError unless results can be written at a path, or at an address: to be called before long work."""
-    from clearance._files import check_folder, is_remote
-
-    if is_remote(out):
-        from clearance.runs.remote import RemoteRuns
-
-        RemoteRuns(out).check()
-    else:
-        check_folder("out", Path(out))
-
-
-def _runs_at(out: str) -> "Path | RemoteRuns":
-    from clearance._files import is_remote
-
-    if not is_remote(out):
-        return Path(out) / "runs"
-    from clearance.runs.remote import RemoteRuns
-
-    return RemoteRuns(f"{out.rstrip('/')}/runs")
-
-
 def _saved(card: "Card", out: str) -> str:
     """Save a report at a path or an address; where its page is."""
     from clearance._files import is_remote
@@ -191,7 +168,9 @@ def _save_partial(console: "Console", out: str, card: "Card") -> None:
     first = is_remote(out) or not (Path(out) / "index.html").exists()
     page = _saved(card, out)
     if first:
-        console.print(f"Partial report, renewed with every seed: {page}", highlight=False, soft_wrap=True)
+        console.print(
+            f"Partial report, renewed as seeds are complete: {page}", highlight=False, soft_wrap=True
+        )
 
 
 def _print_plan(console: "Console", recipe: "Recipe", out: str, values: int, where: str) -> None:

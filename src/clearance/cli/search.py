@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from clearance.experiments.recipe import Recipe
     from clearance.experiments.search import Trial
 
-
+FILE = "search.json"
 FAILED = 1
 
 
@@ -47,7 +47,7 @@ class SearchCommand:
             cores) or ray://HOST:PORT. Every node must see --out and the dataset's files under the same paths.
         cpus_per_run: Cores that Ray keeps for each run.
         gpus_per_run: GPUs that Ray keeps for each run; 0.5 lets two runs share one.
-        out: The folder for runs and search.json.
+        out: The folder for runs and search.json, or an address such as s3://bucket/prefix (extra `cloud`).
     """
 
     methods: OptionalText = None
@@ -66,19 +66,24 @@ class SearchCommand:
     engine: str = "local"
     cpus_per_run: int = 1
     gpus_per_run: float = 0.0
-    out: Path = Path("clearance-search")
+    out: str = "clearance-search"
 
     def run(self) -> None:
         """Search."""
         from clearance._checks import check_count
-        from clearance._files import check_folder, write_bytes
         from clearance.cli._console import Console
-        from clearance.cli._options import check_engine_options, chosen_engine, whole_numbers
+        from clearance.cli._options import (
+            check_engine_options,
+            check_out,
+            chosen_engine,
+            runs_at,
+            whole_numbers,
+        )
         from clearance.cli._progress import listening
         from clearance.experiments.search import search_settings
 
         console = Console()
-        check_folder("out", self.out)
+        check_out(self.out)
         recipe = self._recipe()
         where = (self.engine, self.jobs, self.cpus_per_run, self.gpus_per_run)
         check_engine_options(*where)
@@ -89,7 +94,7 @@ class SearchCommand:
         with chosen_engine(*where) as engine, listening(console) as listener:
             trials = search_settings(
                 recipe,
-                self.out / "runs",
+                runs_at(self.out),
                 engine,
                 listener,
                 per_class=per_class,
@@ -97,12 +102,8 @@ class SearchCommand:
                 finalists=self.finalists,
                 criterion=self.choose_by,
             )
-        self.out.mkdir(parents=True, exist_ok=True)
-        write_bytes(
-            self.out / "search.json", (json.dumps([asdict(t) for t in trials], indent=1) + "\n").encode()
-        )
         console.print(_table(trials, list(recipe.methods)))
-        console.print(f"Trials: {self.out / 'search.json'}", soft_wrap=True)
+        console.print(f"Trials: {_saved(trials, self.out)}", soft_wrap=True)
         console.print("Chosen settings, as a recipe file for --recipe:")
         console.print(_as_yaml(trials, recipe, self.choose_by), soft_wrap=True)
         if failed := [trial for trial in trials if trial.failed]:
@@ -127,6 +128,22 @@ class SearchCommand:
             seeds=self.seeds,
             epochs=self.epochs,
         )
+
+
+def _saved(trials: "list[Trial]", out: str) -> str:
+    """Save the trials at a path or an address; where they are."""
+    from clearance._files import is_remote, write_bytes
+
+    data = (json.dumps([asdict(trial) for trial in trials], indent=1) + "\n").encode()
+    if is_remote(out):
+        from clearance.runs.remote import RemoteRuns
+
+        RemoteRuns(out).write(FILE, data)
+        return f"{out.rstrip('/')}/{FILE}"
+    path = Path(out) / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, data)
+    return str(path)
 
 
 def _as_yaml(trials: "list[Trial]", recipe: "Recipe", criterion: str) -> str:

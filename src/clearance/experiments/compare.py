@@ -1,6 +1,8 @@
 """Compare methods: run every method under every seed, and make one report."""
 
 import dataclasses
+import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,8 +126,8 @@ class Comparison:
             listener: Called with the events of :func:`clearance.experiments.grid.run_grid`.
             directory: The folder for runs, or their address, so that an interrupted comparison resumes; None stores no
                 runs.
-            on_seed: Called whenever all methods of one more seed have ended, but for the last, with a card of the
-                seeds so far, whose page is marked as partial.
+            on_seed: Called when all methods of one more seed have ended, but for the last, with a card of the seeds so
+                far, whose page is marked as partial; after ten seeds, only when there are a tenth more.
 
         Raises:
             ValueError: If the images are missing, or do not fit the recipe.
@@ -153,20 +155,28 @@ class Comparison:
     def _partial(
         self, planned: "Sequence[tuple[float | None, RunPlan]]", on_seed: Callable[[Card], object]
     ) -> Callable[[Results], object]:
-        """What calls `on_seed` as seeds become complete."""
+        """What calls `on_seed` as seeds become complete: for each of the first ten, then for each tenth more.
+
+        A page of all seeds so far takes time that grows with them.
+        """
         shown: set[int] = set()
+        missing = Counter(plan.seed for _, plan in planned)
+        counted = 0
 
         def hear(results: Results) -> None:
-            missing = {plan.seed for place, (_, plan) in enumerate(planned) if place not in results}
-            complete = {plan.seed for _, plan in planned} - missing
-            if not missing or complete == shown:
+            nonlocal counted
+            for place in itertools.islice(results, counted, None):
+                missing[planned[place][1].seed] -= 1
+            counted = len(results)
+            complete = {seed for seed, count in missing.items() if not count}
+            if len(complete) == len(missing) or len(complete) < max(len(shown) + 1, 1.1 * len(shown)):
                 return
             shown.update(complete)
             places = [place for place, (_, plan) in enumerate(planned) if plan.seed in complete]
             report = self._report(
                 [planned[place][0] for place in places], [results[place] for place in places]
             )
-            seeds = {"seeds": len(complete), "of": len(complete) + len(missing)}
+            seeds = {"seeds": len(complete), "of": len(missing)}
             on_seed(Card(dataclasses.replace(report, recipe={**report.recipe, PARTIAL: seeds})))
 
         return hear

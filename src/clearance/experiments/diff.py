@@ -359,7 +359,7 @@ class Diff:
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         pages = {FILE: self.to_html(), SHARED: self.to_html(images=False)}
-        write_together({folder / name: text.encode() for name, text in pages.items()})
+        write_together((folder / name, [text.encode()]) for name, text in pages.items())
         return folder / FILE
 
     def _repr_html_(self) -> str:

@@ -14,6 +14,7 @@ from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.records import Record
+from clearance.runs.remote import RemoteRuns
 from clearance.vocabulary import Measurement
 
 CRITERIA = ("one_image_error", "own_error")
@@ -102,7 +103,7 @@ ONE_IMAGE = {"per_class": [1], "repetitions": [50], "all_images": False}
 
 def search_settings(
     recipe: Recipe,
-    directory: Path,
+    directory: Path | RemoteRuns,
     engine: Engine,
     listener: Listener,
     *,
@@ -125,7 +126,7 @@ def search_settings(
 
     Args:
         recipe: Epochs, seeds, and methods with the learning rates in the middle of the search.
-        directory: The folder for runs; called again, finished runs are read back.
+        directory: The folder for runs, or their address; called again, finished runs are read back.
         engine: A number of local processes, or an Executor; None means this process.
         listener: Called with events, as in :func:`clearance.experiments.grid.run_grid`.
         per_class: Candidates for FOCA's weak heads.
@@ -194,7 +195,7 @@ def _best_few(method: Method, trials: list[Trial], name: str, count: int, criter
 def _run(
     recipe: Recipe,
     wanted: Mapping[str, list[Method]],
-    directory: Path,
+    directory: Path | RemoteRuns,
     engine: Engine,
     listener: Listener,
     criterion: str,

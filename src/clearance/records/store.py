@@ -19,7 +19,6 @@ import io
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -74,8 +73,8 @@ class Report:
     def __post_init__(self) -> None:
         for name in ("recipe", "versions", "command", "created", "records", "exhibits", "runs"):
             object.__setattr__(self, name, _visible(getattr(self, name)))
-        _check_once("measurement", ((record.method, record.seed, record.quantity) for record in self.records))
-        _check_once("exhibit", (_identity(record) for record in self.exhibits))
+        _check_once("measurement", (((one.method, one.quantity), one.seed) for one in self.records))
+        _check_once("exhibit", ((_identity(one), one.seed) for one in self.exhibits))
 
     @cached_property
     def summary(self) -> tuple[SummaryRow, ...]:
@@ -93,18 +92,25 @@ class Report:
 
     def to_json(self) -> str:
         """The text of ``report.json``."""
-        rows = {
-            "schema": SCHEMA,
-            "recipe": encode(self.recipe),
-            "versions": encode(self.versions),
-            "command": self.command,
-            "created": self.created,
-            "runs": [note.to_json() for note in self.runs],
-            "measurements": [record.to_json() for record in self.records],
-            "exhibits": [exhibit_file(record) for record in self.exhibits],
-            "summary": [row.to_json() for row in self.summary],
+        return "".join(self._json())
+
+    def _json(self) -> Iterator[str]:
+        """The text of ``report.json`` in parts: of large reports it is long."""
+        facts = {"schema": SCHEMA, "recipe": encode(self.recipe), "versions": encode(self.versions)}
+        facts |= {"command": self.command, "created": self.created}
+        rows: dict[str, Iterable[Any]] = {
+            "runs": (note.to_json() for note in self.runs),
+            "measurements": (record.to_json() for record in self.records),
+            "exhibits": (exhibit_file(record) for record in self.exhibits),
+            "summary": (row.to_json() for row in self.summary),
         }
-        return json.dumps(rows, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+        yield _text(facts, indent=1).removesuffix("\n}")
+        for name, each in rows.items():
+            yield f',\n "{name}": ['
+            for place, row in enumerate(each):
+                yield f"{',' if place else ''}\n  {_text(row)}"
+            yield "\n ]"
+        yield "\n}\n"
 
     def save(self, directory: str | os.PathLike[str], pages: Mapping[str, str] | None = None) -> Path:
         """Write the report into `directory` and return the path of its ``report.json``.
@@ -123,20 +129,24 @@ class Report:
         exhibits = folder / FOLDER
         exhibits.mkdir(parents=True, exist_ok=True)
         remove_leftovers(exhibits)
-        texts = {folder / exhibit_file(record): _exhibit_text(record).encode() for record in self.exhibits}
-        texts |= {
-            folder / table_file(record): _table_text(record).encode()
-            for record in self.exhibits
-            if record.exhibit.kind == TABLE
-        }
-        write_together(texts)
+        written: set[Path] = set()
+
+        def texts() -> Iterator[tuple[Path, list[bytes]]]:
+            for record in self.exhibits:
+                files = {exhibit_file(record): _exhibit_text(record)}
+                if record.exhibit.kind == TABLE:
+                    files[table_file(record)] = _table_text(record)
+                written.update(folder / name for name in files)
+                yield from ((folder / name, [text.encode()]) for name, text in files.items())
+
+        write_together(texts())
         # the old page is removed first: no page is better than one with the numbers of another report
-        last = {folder / FILE: self.to_json().encode()}
-        last |= {folder / name: text.encode() for name, text in (pages or {}).items()}
-        write_together(last, instead_of=[path for path in last if path.name != FILE])
+        last = {folder / FILE: self._json()} | {folder / name: [text] for name, text in (pages or {}).items()}
+        encoded = ((path, (part.encode() for part in parts)) for path, parts in last.items())
+        write_together(encoded, instead_of=[path for path in last if path.name != FILE])
         for path in exhibits.iterdir():
             if (
-                path not in texts
+                path not in written
                 and (digest := _digest_in(path.name))
                 and digest == _digest(path.read_bytes())
             ):
@@ -274,7 +284,11 @@ def _visible(value: Any) -> Any:
 
 
 def _exhibit_text(record: ExhibitRecord) -> str:
-    return json.dumps(record.to_json(), allow_nan=False, ensure_ascii=False) + "\n"
+    return _text(record.to_json()) + "\n"
+
+
+def _text(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
 
 
 _DIGITS = 12
@@ -298,13 +312,19 @@ def _slug(part: str) -> str:
 
 def _identity(record: ExhibitRecord) -> tuple[Any, ...]:
     shown = record.exhibit
-    return (record.dataset, record.method, record.seed, shown.audit, shown.name, settings(shown.context))
+    return (record.dataset, record.method, shown.audit, shown.name, settings(shown.context))
 
 
-def _check_once(what: str, identities: Iterable[Any]) -> None:
-    often = [identity for identity, count in Counter(identities).items() if count > 1]
-    if often:
-        raise ValueError(f"A report must hold each {what} once; got {often[0]} more than once.")
+def _check_once(what: str, found: Iterable[tuple[Any, int | None]]) -> None:
+    """Raise ValueError if a thing was found twice for a seed; a set of seeds for each takes least memory."""
+    seeds: dict[Any, set[int | None]] = {}
+    for thing, seed in found:
+        known = seeds.setdefault(thing, set())
+        if seed in known:
+            raise ValueError(
+                f"A report must hold each {what} once; got {thing} of seed {seed} more than once."
+            )
+        known.add(seed)
 
 
 def _parsed(path: Path) -> dict[str, Any]:

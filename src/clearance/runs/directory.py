@@ -200,7 +200,7 @@ def write_checkpoint(folder: Path, step: int, state: Any, metrics: tuple[int, st
         **files,
         MANIFEST: manifest_of({name: [data] for name, data in files.items()}),
     }.items():
-        write_synced(temporary / name, data)
+        write_synced(temporary / name, [data])
     sync_directory(temporary)
     temporary.rename(folder / f"{step:08d}")
     sync_directory(folder)
