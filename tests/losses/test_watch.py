@@ -118,6 +118,22 @@ def test_no_better_than_guessing_after_two_hundred_batches_is_said():
     assert "too small or too large" in message
 
 
+def test_steps_that_change_nothing_in_a_network_that_answers_all_images_alike_are_said():
+    """Four convolutions without normalisation under small steps; not if the mean moves, or logits begin to differ."""
+    torch.manual_seed(0)
+
+    def batches(step, spread=lambda batch: 0.005, size=0.3):
+        start = size * torch.randn(10)
+        return [start * (1 + step * i) + spread(i) * torch.randn(40, 10) for i in range(30)]
+
+    (message,) = noted(*batches(0.001))
+    assert "training has not begun after 20 batches: logits spread by 0.00" in message
+    assert "raise it" in message
+    assert noted(*batches(0.1)) == []
+    assert noted(*batches(0.001, lambda i: 0.005 * 1.1**i)) == []
+    assert noted(*batches(0.001, lambda i: 0.1)) == []
+
+
 @pytest.mark.parametrize(
     "make", [CrossEntropyLoss, HingeLoss, lambda: SumLoss({"a": CrossEntropyLoss(), "b": HingeLoss()})]
 )

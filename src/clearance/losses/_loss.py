@@ -13,11 +13,14 @@ from clearance.tensors import GivenOutputs, LossTerms, Outputs, check_class_numb
 
 _EARLY = (1, 2, 3, 5, 10, 15, 20, 50)  # checked batches; on an accelerator each check waits for its numbers
 _EVERY = 100  # then
+_BEGUN = 20  # batches, in which a training has changed something
 _SETTLED = 10  # batches, in which a training with large steps may explode and recover
 _EXPLODED = 4.0  # times the cross-entropy of guessing, and of the first batch
 _LEAST_EXPLODED = 12.0  # nats; with few classes, weak heads and wrong labels reach several
 _WORSE = 1.5  # times the same two, twice in a row, in a network that does not classify
 _ONE_CLASS = 0.98  # share of a batch's predictions
+_ALIKE = 0.01  # spread of logits over a batch, in nats
+_SAME = 1.5, 0.25  # times the first batch's spread; share of its mean logits
 _SHRUNK = 0.1  # spread of logits over a batch, as a share of the largest so far
 _CLASSIFIES = 0.15  # share of a batch that is right beyond that of its largest class
 
@@ -148,6 +151,9 @@ class TrainingWatch:
       that of the first batch, and the share of right answers is at most 15 points above the share of the largest class;
     - *collapsed*: at two checks in a row 98 % of a batch are put in one class, and the logits' standard deviation over
       the batch is below a tenth of its largest so far: the network has lost sight of its images;
+    - *not begun*: at batch 20 the logits' standard deviation over the batch is below 0.01 and 1.5 times that of the first
+      batch, and their mean over the batch has moved by less than a quarter: the network answers all images alike, and
+      its steps are too small to change that;
     - *stalled*: at two hundredth batches in a row cross-entropy is that of guessing or more, and no more answers are
       right than that.
 
@@ -174,7 +180,8 @@ class TrainingWatch:
 
     def __init__(self) -> None:
         self.batches = 0
-        self._first: tuple[float, float] | None = None  # cross-entropy and total loss of the first batch
+        self._first: tuple[float, float, float] | None = None  # the first batch's cross-entropy, loss and spread
+        self._first_mean: Tensor | None = None  # its logits' mean, centred over classes
         self._widest = 0.0
         self._worse = self._blind = self._guessing = 0  # checks in a row
         self._warned: set[str] = set()
@@ -201,7 +208,14 @@ class TrainingWatch:
         chosen = F.one_hot(named, classes).double().mean(dim=1).amax(dim=1).mean()
         own = F.one_hot(labels.clamp(0, classes - 1), classes).double().mean(dim=0).amax()
         spread = (heads - heads.mean(dim=1, keepdim=True)).square().mean().sqrt()
-        seen = torch.stack([total.double(), entropy.double(), right, chosen, own, spread.double()]).tolist()
+        mean = heads.mean(dim=1)
+        mean = mean - mean.mean(dim=1, keepdim=True)
+        if self._first_mean is None or self._first_mean.shape != mean.shape:
+            self._first_mean = mean
+        moved = (mean - self._first_mean).norm() / self._first_mean.norm()
+        seen = torch.stack(
+            [total.double(), entropy.double(), right, chosen, own, spread.double(), moved.double()]
+        ).tolist()
         self._judge(math.log(classes), *seen)
 
     def _judge(
@@ -213,13 +227,14 @@ class TrainingWatch:
         chosen: float,
         own: float,
         spread: float,
+        moved: float,
     ) -> None:
         if not (math.isfinite(total) and math.isfinite(spread)):
             self._warn("not finite", f"the loss is {total:.3g}, and logits spread by {spread:.3g}")
             return
         if self._first is None:
-            self._first = (entropy, total)
-        first, start = self._first
+            self._first = (entropy, total, spread)
+        first, start, begun = self._first
         self._widest = max(self._widest, spread)
         change = (
             f"the loss went from {start:.3g} to {total:.3g}, cross-entropy from {first:.3g} to {entropy:.3g}"
@@ -240,6 +255,8 @@ class TrainingWatch:
                 f"{chosen:.0%} of the images are put in one class, and logits spread by {spread:.2g} over a batch, "
                 f"before by {self._widest:.2g}",
             )
+        if self.batches == _BEGUN and spread < min(_ALIKE, _SAME[0] * begun) and moved < _SAME[1]:
+            self._warn("not begun", f"logits spread by {spread:.2g} over a batch, in the first by {begun:.2g}")
         if self.batches % _EVERY == 0:
             self._guessing = self._guessing + 1 if entropy >= 0.999 * guess and not classifies else 0
             if self._guessing == 2:
@@ -250,6 +267,8 @@ class TrainingWatch:
             return
         self._warned.add(cause)
         remedy = {
+            "not begun": "the network answers all images alike, and the learning rate is probably too small to change "
+            "that soon; raise it, or put normalisation between the layers",
             "stalled": "the learning rate is probably too small or too large; check also that labels belong to images",
         }.get(cause, "the learning rate is probably too large; lower it, or clip the gradient's norm")
         warnings.warn(
@@ -264,4 +283,5 @@ _SAID = {
     "exploded": "exploded",
     "collapsed": "collapsed",
     "stalled": "stalled",
+    "not begun": "not begun",
 }
