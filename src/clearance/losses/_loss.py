@@ -151,9 +151,9 @@ class TrainingWatch:
       that of the first batch, and the share of right answers is at most 15 points above the share of the largest class;
     - *collapsed*: at two checks in a row 98 % of a batch are put in one class, and the logits' standard deviation over
       the batch is below a tenth of its largest so far: the network has lost sight of its images;
-    - *not begun*: at batch 20 the logits' standard deviation over the batch is below 0.01 and 1.5 times that of the first
-      batch, and their mean over the batch has moved by less than a quarter: the network answers all images alike, and
-      its steps are too small to change that;
+    - *not begun*: at batch 20 the logits' standard deviation over the batch is below 0.01 and below 1.5 times that of
+      the first batch, and their mean over the batch has moved by less than a quarter: the network answers all images
+      alike, and its steps are too small to change that;
     - *stalled*: at two hundredth batches in a row cross-entropy is that of guessing or more, and no more answers are
       right than that.
 
@@ -180,7 +180,9 @@ class TrainingWatch:
 
     def __init__(self) -> None:
         self.batches = 0
-        self._first: tuple[float, float, float] | None = None  # the first batch's cross-entropy, loss and spread
+        self._first: tuple[float, float, float] | None = (
+            None  # the first batch's cross-entropy, loss and spread
+        )
         self._first_mean: Tensor | None = None  # its logits' mean, centred over classes
         self._widest = 0.0
         self._worse = self._blind = self._guessing = 0  # checks in a row
@@ -256,7 +258,9 @@ class TrainingWatch:
                 f"before by {self._widest:.2g}",
             )
         if self.batches == _BEGUN and spread < min(_ALIKE, _SAME[0] * begun) and moved < _SAME[1]:
-            self._warn("not begun", f"logits spread by {spread:.2g} over a batch, in the first by {begun:.2g}")
+            self._warn(
+                "not begun", f"logits spread by {spread:.2g} over a batch, in the first by {begun:.2g}"
+            )
         if self.batches % _EVERY == 0:
             self._guessing = self._guessing + 1 if entropy >= 0.999 * guess and not classifies else 0
             if self._guessing == 2:

@@ -115,13 +115,13 @@ class LargeMarginLoss(Loss):
     (f_l times the number of rivals with ``"sum"``, times the largest derivative of the gap in a logit with
     ``"softmax"``). Margins are met at the same distance as before, and where g >= f_l the loss is the published one.
 
-    A constant denominator also says that a margin can be had by multiplying all logits, which changes no distance: where
-    gamma cannot be met, logits then grow without end. So the denominators are constants but for one common factor,
+    A constant denominator also says that a margin can be had by multiplying all logits, which changes no distance:
+    where gamma cannot be met, logits then grow without end. So denominators are constants but for one common factor,
 
     g S / S_0,    S^2 = mean_kj (z_kj - mean_k z_kj)^2, the spread of the logits over the batch, and S_0 its value
 
-    The value of the loss is the same. The first addition keeps ||grad_z L_margin|| <= `max_slope` sqrt(2 / B) for a batch
-    of B, and the second is cut off at sqrt(2 / B), which is cross-entropy's bound; n times that in the steps that
+    The value of the loss is the same. The first addition keeps ||grad_z L_margin|| <= `max_slope` sqrt(2 / B) for a
+    batch of B, and the second is cut off at sqrt(2 / B), which is cross-entropy's bound; n times that in the steps that
     ``every=n`` leaves. With ``denominator="full"`` the second is not needed.
 
     Args:
@@ -385,7 +385,7 @@ class LargeMarginLoss(Loss):
             losses = losses - summed * gamma.flatten()
         skipped = self.every if self.training else 1
         margin = (losses * weights).sum()
-        if self.max_slope is not None and self.distance.denominator == "detach":
+        if self.training and self.max_slope is not None and self.distance.denominator == "detach":
             margin = with_common_scale(margin, gaps, outputs.logits)
         return skipped * margin
 
@@ -524,8 +524,8 @@ def with_common_scale(loss: Tensor, gaps: Tensor, logits: Tensor) -> Tensor:
 
     grad' = grad - clip(c / ||z||) z / ||z||,    c = sum_k gap_k dL / dgap_k,    z_k = logits_k - mean_k logits_k
 
-    This is the gradient of L with every denominator times ||z|| over its value. It is cut off at sqrt(2 / B), the largest
-    that mean cross-entropy can have. Under torch.distributed the batch is that of all processes.
+    This is the gradient of L with every denominator times ||z|| over its value. It is cut off at sqrt(2 / B), the
+    largest that mean cross-entropy can have. Under torch.distributed the batch is that of all processes.
 
     Args:
         loss: A mean over samples, made of distances with constant denominators.
@@ -546,15 +546,18 @@ def with_common_scale(loss: Tensor, gaps: Tensor, logits: Tensor) -> Tensor:
     known = at_least_float32(logits)
     known = torch.where(known.isfinite(), known, 0.0)
     fixed = known.detach()
-    count = _over_processes(fixed.new_tensor([len(fixed), 1.0]))
-    z = fixed - _over_processes(fixed.sum(dim=0)) / count[0]
-    sums = _over_processes(torch.stack([gain, z.square().sum(), fixed.square().sum()]))
-    size = sums[1].sqrt()
-    alike = size <= 10 * torch.finfo(z.dtype).eps * sums[2].sqrt()  # in all images: no spread but rounding
+    count = _over_processes(fixed.new_tensor(len(fixed)))
+    z = fixed - _over_processes(fixed.sum(dim=0)) / count
+    gain, square, whole = _over_processes(
+        torch.stack([len(z) * gain, z.square().sum(), fixed.square().sum()])
+    )
+    size = square.sqrt()
+    alike = size <= 10 * torch.finfo(z.dtype).eps * whole.sqrt()  # in all images: no spread but rounding
     size = torch.where(alike, 1.0, size)
-    most = torch.where(alike, 0.0, count[1] * (2 / count[0]).sqrt())
+    most = torch.where(alike, 0.0, (2 / count).sqrt())
+    slope = torch.clamp(gain / count / size, -most, most) * count / len(z)  # processes weigh as their images
     along = (known * z).sum() / size
-    return loss - torch.clamp(sums[0] / size, -most, most) * (along - along.detach())
+    return loss - slope * (along - along.detach())
 
 
 def _over_processes(value: Tensor) -> Tensor:
