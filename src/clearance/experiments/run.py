@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from clearance._checks import check_count
 from clearance._describe import describe
+from clearance._processes import from_first, process_rank
 from clearance._rng import derived_seed
 from clearance.audits import Audit, Findings, WeightScale
 from clearance.audits.weight_scale import decayed_parameters
@@ -34,7 +35,6 @@ from clearance.models._running import with_channels_last
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.runs import check_finished, read_file, write_files
 from clearance.training import Execution, FitResult, Limits, WayOfTraining, fit
-from clearance.training._distributed import from_first, process_rank
 from clearance.training.fit import Progress
 from clearance.vocabulary import Exhibit, Measurement, Outcome
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from clearance._processes import from_all, process_count, process_rank
 from clearance.audits._audit import Workers
 from clearance.experiments.engines import (
     SUBMISSIONS,
@@ -17,7 +18,6 @@ from clearance.experiments.engines import (
     outcome_of,
     value_of,
 )
-from clearance.training._distributed import from_all, process_count, process_rank
 
 
 @contextmanager

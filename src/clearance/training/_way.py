@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearance._processes import own_stream
 from clearance._rng import generator
 from clearance.data.image_set import ImageSet, check_labels, check_pixels
 from clearance.losses._loss import Loss
 from clearance.models.classifier import Classifier
 from clearance.tensors import LossTerms
-from clearance.training._distributed import own_stream
 
 Generators = Mapping[str, torch.Generator]
 

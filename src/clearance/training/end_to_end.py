@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_count, check_fraction, check_non_negative
+from clearance._processes import average_gradients, copy_from_first, own_stream
 from clearance._rng import generator
 from clearance.data.intake import open_images
 from clearance.losses._loss import Loss
@@ -17,7 +18,6 @@ from clearance.losses.cross_entropy import CrossEntropyLoss
 from clearance.models._running import in_evaluation_mode
 from clearance.models.classifier import Classifier, check_classifier, check_logits
 from clearance.tensors import LossTerms
-from clearance.training._distributed import average_gradients, copy_from_first, own_stream
 from clearance.training._way import (
     Generators,
     Training,

@@ -17,6 +17,16 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from clearance._checks import check_count, check_fraction, check_positive
 from clearance._describe import describe, digest, unsourced
+from clearance._processes import (
+    copy_from_first,
+    from_all,
+    from_first,
+    in_any_process,
+    mean_over_processes,
+    own_stream,
+    process_count,
+    process_rank,
+)
 from clearance._rng import derived_seed, generator
 from clearance.data import ImageSet
 from clearance.data.intake import open_images
@@ -27,16 +37,6 @@ from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions
 from clearance.runs import RunDirectory
 from clearance.runs.directory import RUN
-from clearance.training._distributed import (
-    copy_from_first,
-    from_all,
-    from_first,
-    in_any_process,
-    mean_over_processes,
-    own_stream,
-    process_count,
-    process_rank,
-)
 from clearance.training._way import Training, WayOfTraining
 from clearance.vocabulary import Outcome, Status
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count
+from clearance._processes import average_gradients, copy_from_first, in_any_process
 from clearance.data.image_set import ImageSet
 from clearance.data.intake import open_images
 from clearance.heads.gaussian_mixture import GaussianMixture
@@ -25,7 +26,6 @@ from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier, check_classifier, check_logits
 from clearance.models.features import extract_features
 from clearance.tensors import LossTerms, Outputs, joined
-from clearance.training._distributed import average_gradients, copy_from_first, in_any_process
 from clearance.training._way import (
     Generators,
     Training,
