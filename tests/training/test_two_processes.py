@@ -454,11 +454,10 @@ def test_a_run_of_three_processes_resumes_to_the_same_bits(tmp_path):
 @pytest.mark.parametrize("name", KEPT)
 def test_a_run_of_two_processes_resumes_to_the_same_bits(results, name):
     check_resumed([each["kept"][name] for each in results])
-    assert results[0]["kept"][name]["said"] == [
-        "finished at step 12",
-        "stopped at step 5: asked to",
-        *["finished at step 12"] * 2,
-    ]
+    whole, stopped, *resumed = results[0]["kept"][name]["said"]
+    assert stopped == "stopped at step 5: asked to"
+    assert "at step 12" in whole
+    assert resumed == [whole, whole]
 
 
 def check_resumed(results):
