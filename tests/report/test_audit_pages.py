@@ -43,4 +43,4 @@ def test_a_name_that_is_no_audits_finds_no_page(name):
 
 def test_pages_stand_in_their_places_whatever_was_measured_first():
     found = [page.title for page in pages(report("of_my_own", "calibration", "training", "accuracy"))]
-    assert found == ["Training", "Accuracy and features", "Calibration", "Of my own"]
+    assert found == ["Training", "Accuracy", "Calibration", "Of my own"]

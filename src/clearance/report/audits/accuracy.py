@@ -93,7 +93,7 @@ def _right(error: SummaryRow) -> Markup:
 
 
 PAGE = AuditPage(
-    title="Accuracy and features",
+    title="Accuracy",
     reading=(
         "Lower is better, and the test images count: a much lower error on the training images shows how much was "
         "memorised."
