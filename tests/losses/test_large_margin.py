@@ -389,13 +389,13 @@ def asked(name):
 @pytest.mark.parametrize("name", BOUNDED)
 @pytest.mark.parametrize("factor", [0.0, 1e-12, 1e-3, 0.1, 1.0, 100.0])
 @pytest.mark.parametrize("bound", [0.25, 2.0])
-def test_no_batch_pulls_its_logits_harder_than_the_bound(name, factor, bound):
+def test_no_image_pulls_its_logits_harder_than_the_bound(name, factor, bound):
     """Where gradients vanish, too: without the bound the slope is w / g, here up to 1e13."""
     model, x, y = scaled(smooth_net(), factor), images(8), labels(8)
     loss = LargeMarginLoss(LAYERS, cross_entropy_weight=0.0, max_slope=bound, **asked(name))
     pull = gradient_of_logits(loss, model, x, y)
     assert pull.isfinite().all()
-    assert pull.norm().item() <= (1 + bound) * math.sqrt(2 / len(x)) * (1 + 1e-9)
+    assert pull.abs().max().item() * len(x) <= bound * (1 + 1e-9)
 
 
 def test_the_published_formula_has_no_bound():
@@ -404,64 +404,15 @@ def test_the_published_formula_has_no_bound():
     assert gradient_of_logits(loss, model, x, y).abs().max().item() * 8 > 100
 
 
-def bounded_and_published(name, **changes):
-    return (
-        LargeMarginLoss(LAYERS, **asked(name), cross_entropy_weight=0.0, max_slope=bound, **changes)
-        for bound in (1e9, None)
-    )
-
-
 @pytest.mark.parametrize("name", BOUNDED)
 def test_where_gradients_are_large_the_bounded_loss_is_the_published_one_to_the_bit(name):
     model, x, y = scaled(smooth_net(), 3.0), images(8), labels(8)
-    bounded, published = bounded_and_published(name)
-    assert torch.equal(total(bounded, model, x, y), total(published, model, x, y))
-
-
-@pytest.mark.parametrize("name", ["one rival", "maximum", "sum", "heavy layers", "clipped"])
-def test_there_its_gradient_is_that_with_denominators_that_follow_the_spread(name):
-    """Finite differences of the loss with every held norm times S / S_0; where that is too steep, it is cut off."""
-    model, x, y = scaled(smooth_net(), 3.0), images(8), labels(8)
-    bounded, published = bounded_and_published(name)
-    pull, whole = (gradient_of_logits(loss, model, x, y) for loss in (bounded, published))
-    z = model(x).detach()
-    z0 = z - z.mean(dim=0)
-    unit = z0 / z0.norm()
-    steep = (whole * z).sum() / z0.norm()  # Euler: the loss is of degree one in the gaps but for gamma
-    assert abs(steep) > 1e-3
-    expected = whole - steep.clamp(-math.sqrt(2 / 8), math.sqrt(2 / 8)) * unit
-    torch.testing.assert_close(pull, expected, rtol=1e-9, atol=1e-14)
-
-
-def test_to_first_order_the_margin_does_not_change_if_all_logits_are_multiplied():
-    """As no distance does; centred logits, so that their spread is their size."""
-    torch.manual_seed(0)
-    z = torch.randn(16, CLASSES, dtype=torch.float64)
-    z = (z - z.mean(dim=0)).requires_grad_()
-    y = labels(16)
-    for bound, changes in ((0.25, False), (None, True)):
-        loss = LargeMarginLoss(("logits",), gamma=1.0, max_slope=bound, cross_entropy_weight=0.0)
-        (pull,) = torch.autograd.grad(loss(z, y).total, z)
-        assert ((pull * z).sum().abs() > 1e-2) == changes
-    assert pull.norm() > 1e-2
-
-
-def test_with_the_whole_gradient_of_distances_no_spread_is_needed():
-    model, x, y = scaled(smooth_net(), 3.0), images(8), labels(8)
-    full = {"distance": DistanceSettings(denominator="full")}
-    bounded, published = bounded_and_published("one rival", **full)
-    for one, other in zip(gradients(bounded, model, x, y), gradients(published, model, x, y), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("rows", [[0], [0, 0, 0]])
-def test_a_batch_of_one_image_has_no_spread(rows):
-    model, x, y = scaled(smooth_net(), 3.0), images(1), labels(1)
-    bounded, published = (
-        gradients(loss, model, x[rows], y[rows]) for loss in bounded_and_published("one rival")
-    )
-    for one, other in zip(bounded, published, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+    bounded, published = (LargeMarginLoss(LAYERS, **asked(name), max_slope=bound) for bound in (1e9, None))
+    for of_bounded, of_published in (
+        (total(bounded, model, x, y), total(published, model, x, y)),
+        *zip(gradients(bounded, model, x, y), gradients(published, model, x, y), strict=True),
+    ):
+        assert torch.equal(of_bounded, of_published)
 
 
 @pytest.mark.parametrize("factor", [0.01, 0.3, 1.0])
@@ -669,9 +620,9 @@ def test_a_plain_loss_has_no_state():
 
 
 def test_gradients_of_parts_of_a_batch_add_up():
-    """Accumulation of the published formula: two halves, each with half the weight, and one step counted."""
+    """Accumulation: two halves, each with half the weight, and one step counted."""
     model, x, y = smooth_net(), images(6), labels(6)
-    loss = LargeMarginLoss(ALL_LAYERS, gamma=1.5, top_k=2, every=2, max_slope=None)
+    loss = LargeMarginLoss(ALL_LAYERS, gamma=1.5, top_k=2, every=2)
 
     def gradient(parts):
         model.zero_grad()

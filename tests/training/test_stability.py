@@ -10,8 +10,8 @@ are noise. A loss should reach nine in ten of the draws, or as many as this four
 In every draw a loss that ends at chance has to say why within 20 batches. One that is only slow (its test images have
 less cross-entropy than guessing) need not.
 
-Measured once, on 2026-11-25, on 30 draws from 71,000,000 on, with the large-margin loss and the watch as they were
-then. Cross-entropy learns in 28:
+Measured once, on 2026-11-25, on 30 draws from 71,000,000 on, with the watch as it was then.
+Cross-entropy learns in 28:
 
 | | within 5 points, silent | within 5 points, after a warning | short, after a warning | short, silent |
 |---|---|---|---|---|
@@ -21,21 +21,23 @@ then. Cross-entropy learns in 28:
 | center | 27 | 1 | 0 | 0 |
 | FOCA | 27 | 1 | 0 | 0 |
 
-Why large margin fell short, in these draws and in two older blocks (40 draws from 30,001,000 on, 30 from 40,000,000
+Why large margin falls short, in these draws and in two older blocks (40 draws from 30,001,000 on, 30 from 40,000,000
 on):
 
-- Its denominators were constants in the backward pass, so that multiplying all logits seemed to gain a margin. Where
-  gamma cannot be met, as 1 at the input of digits, logits grew: under Adam at 0.07 and 0.03 (30,001,013 and 40,000,025)
-  they spread by 335 and 328 after 400 steps, median distances were 0 and 0.4, and 57 and 89 % were right, with
-  cross-entropy 90 and 96 %. Gradients at the input went from 0 to 5,900 within one batch.
-- Where the first steps draw logits together, nothing brought them apart: in 30,001,029 they spread by 0.15 at first, by
-  0.006 at batch 15 (now 1.4).
+- Its denominators are constants in the backward pass, so that multiplying all logits seems to gain a margin. Where
+  gamma cannot be met, as 1 at the input of digits, logits grow: under Adam at 0.07 and 0.03 (30,001,013 and 40,000,025)
+  they spread by 335 and 328 after 400 steps, median distances are 0 and 0.4, and 57 and 89 % are right, with
+  cross-entropy 90 and 96 %. Gradients at the input go from 0 to 5,900 within one batch.
+- Where the first steps draw logits together, nothing brings them apart: in 30,001,029 they spread by 0.15 at first, by
+  0.006 at batch 15.
 
-Now denominators follow the spread of the logits: it is 6 in both draws, distances are 0.5 and 0.8, 90 and 95 % are
-right. That was chosen on these three blocks. Of the 96 draws that cross-entropy learns there, large margin reaches 96
-(one run, before its cut-off at cross-entropy's bound was added; with it, seven of the hardest were run: all reach), a
-fourth run of cross-entropy 93. Tried besides:
+Tried on these three blocks, and not taken:
 
+- Denominators that follow the spread of the batch's logits in the backward pass: logits spread by 6 in the two draws,
+  distances are 0.5 and 0.8, 90 and 95 % are right. Of the 96 draws that cross-entropy learns, large margin reaches 96
+  (one run), a fourth run of cross-entropy 93. But the network of `tests/digits_nets.py` that is trained for a margin
+  of 0.1, on two seeds, is then as easily attacked as a plain one: 49 and 53 % right under PGD at 0.08, plain training
+  52 %, with constant denominators 58 and 59 %. Its logits spread by 3 in place of 14.
 - A gamma of 0.2, or of 0.1 in the unit of the images' spread (the two draws above): no growth either, but no margin
   beyond it.
 - The gradient without its part along the logits: 35 of 40, three of them collapsed.
@@ -276,7 +278,10 @@ def thirty():
     "name",
     [
         pytest.param(
-            "large margin", marks=pytest.mark.xfail(reason="not run on this block yet", strict=False)
+            "large margin",
+            marks=pytest.mark.xfail(
+                reason="25 of 28 on an earlier block, where 26 are nine in ten", strict=False
+            ),
         ),
         *OTHERS[1:],
     ],

@@ -106,23 +106,15 @@ class LargeMarginLoss(Loss):
     Source: Elsayed et al. (2018), "Large Margin Deep Networks for Classification", section 3. As there, the
     denominators are constants in the backward pass, so one pass serves the margins of all layers and cross-entropy.
 
-    Two additions of ours keep a training from blowing up; `max_slope` None is the published formula, without both.
     With g = ||grad_{h_l} (s_y - s_i)||_q, a gap's slope in L is w_l / g, which grows without bound where gradients
     vanish, as in untrained networks: the first steps then destroy the network. So a violation is multiplied by
 
     min(1, g / f_l),    f_l = |layers| w_l / `max_slope`
 
     (f_l times the number of rivals with ``"sum"``, times the largest derivative of the gap in a logit with
-    ``"softmax"``). Margins are met at the same distance as before, and where g >= f_l the loss is the published one.
-
-    A constant denominator also says that a margin can be had by multiplying all logits, which changes no distance:
-    where gamma cannot be met, logits then grow without end. So denominators are constants but for one common factor,
-
-    g S / S_0,    S^2 = mean_kj (z_kj - mean_k z_kj)^2, the spread of the logits over the batch, and S_0 its value
-
-    The value of the loss is the same. The first addition keeps ||grad_z L_margin|| <= `max_slope` sqrt(2 / B) for a
-    batch of B, and the second is cut off at sqrt(2 / B), which is cross-entropy's bound; n times that in the steps that
-    ``every=n`` leaves. With ``denominator="full"`` the second is not needed.
+    ``"softmax"``). Then |dL_margin / dz_kj| <= `max_slope` / B for every logit j of every image k of B, n times that in
+    the steps that ``every=n`` leaves; cross-entropy's bound is 1 / B. Margins are met at the same distance as before,
+    and where g >= f_l the loss is the published one to the bit. The bound is our addition.
 
     Args:
         layers: ``"input"``, names of submodules, ``"features"``, ``"logits"``. The paper's MNIST networks
@@ -165,8 +157,8 @@ class LargeMarginLoss(Loss):
     Misleads where activations can grow: a hidden layer's margin is met by inflating that layer.
     The unit ``"spread"``, normalisation or weight decay prevent that. With ``"softmax"``, a saturated network
     has hardly any gradient. The loss is a mean over samples, not a minimum: if gamma is larger than the classes
-    allow, the nearest samples are sacrificed for the others. The spread is that of a batch, so gradients of parts of a
-    batch do not add up exactly to those of the whole. At the input the loss is in pixel units, so a gamma of
+    allow, the nearest samples are sacrificed for the others, and gaps and gradients grow together without end, which
+    training with Adam at high rates may not survive. At the input the loss is in pixel units, so a gamma of
     0.1 weighs little against cross-entropy; ``layer_weights`` of 1 / gamma make it free of units.
 
     >>> images, labels = torch.rand(4, 1, 2, 2), torch.tensor([0, 1, 2, 0])
@@ -384,10 +376,7 @@ class LargeMarginLoss(Loss):
             summed = short.shape[1] if self.aggregate == "sum" else 1
             losses = losses - summed * gamma.flatten()
         skipped = self.every if self.training else 1
-        margin = (losses * weights).sum()
-        if self.training and self.max_slope is not None and self.distance.denominator == "detach":
-            margin = with_common_scale(margin, gaps, outputs.logits)
-        return skipped * margin
+        return skipped * (losses * weights).sum()
 
     def _least_norms(
         self, logits: Tensor, labels: Tensor, rivals: Tensor, weights: Tensor, max_slope: float
@@ -517,54 +506,6 @@ def _weights_of_layers(given: float | Mapping[str, float] | None, layers: Sequen
     for weight in weights:
         check_non_negative("layer_weights", weight)
     return weights
-
-
-def with_common_scale(loss: Tensor, gaps: Tensor, logits: Tensor) -> Tensor:
-    r"""The same loss, whose gradient knows that all denominators grow with the spread of the batch's logits.
-
-    grad' = grad - clip(c / ||z||) z / ||z||,    c = sum_k gap_k dL / dgap_k,    z_k = logits_k - mean_k logits_k
-
-    This is the gradient of L with every denominator times ||z|| over its value. It is cut off at sqrt(2 / B), the
-    largest that mean cross-entropy can have. Under torch.distributed the batch is that of all processes.
-
-    Args:
-        loss: A mean over samples, made of distances with constant denominators.
-        gaps: Their numerators, (k, B).
-        logits: (B, C); minus infinity, of a class that is masked out, counts as 0.
-
-    >>> logits = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], requires_grad=True)
-    >>> gaps = logits[:, :1] - logits[:, 1:]
-    >>> with_common_scale(gaps[0].sum() / 2, gaps, logits).backward()
-    >>> logits.grad    # half of the pull goes to the other image
-    tensor([[ 0.2500, -0.2500],
-            [ 0.2500, -0.2500]])
-    """
-    if not (loss.requires_grad and torch.is_grad_enabled()):
-        return loss
-    (pull,) = torch.autograd.grad(loss, gaps, retain_graph=True)
-    gain = torch.where(pull == 0, 0.0, pull * gaps.detach()).sum()
-    known = at_least_float32(logits)
-    known = torch.where(known.isfinite(), known, 0.0)
-    fixed = known.detach()
-    count = _over_processes(fixed.new_tensor(len(fixed)))
-    z = fixed - _over_processes(fixed.sum(dim=0)) / count
-    gain, square, whole = _over_processes(
-        torch.stack([len(z) * gain, z.square().sum(), fixed.square().sum()])
-    )
-    size = square.sqrt()
-    alike = size <= 10 * torch.finfo(z.dtype).eps * whole.sqrt()  # in all images: no spread but rounding
-    size = torch.where(alike, 1.0, size)
-    most = torch.where(alike, 0.0, (2 / count).sqrt())
-    slope = torch.clamp(gain / count / size, -most, most) * count / len(z)  # processes weigh as their images
-    along = (known * z).sum() / size
-    return loss - slope * (along - along.detach())
-
-
-def _over_processes(value: Tensor) -> Tensor:
-    """The sum over all processes, in place."""
-    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        dist.all_reduce(value)
-    return value
 
 
 def margin_violation(distance: Tensor, gamma: Tensor | float, lower_clip: float | None = None) -> Tensor:
