@@ -35,11 +35,19 @@ def test_runs_as_jobs_give_the_same_as_here(tmp_path):
     assert len(numbers[0]) == 4
 
 
+class Unreadable:
+    """Nothing that a job can load."""
+
+    def __reduce__(self):
+        return int, ("no number",)
+
+
 def test_what_a_job_raises_and_a_job_that_is_lost(tmp_path):
     with SubmititEngine(submitit.AutoExecutor(tmp_path, cluster="local")) as engine:
-        wrong, lost, right = (
+        wrong, lost, unreadable, right = (
             engine.submit(int, "four"),
             engine.submit(signal.raise_signal, signal.SIGKILL),
+            engine.submit(print, Unreadable()),
             engine.submit(int, "4"),
         )
         assert right.result() == 4
@@ -47,3 +55,5 @@ def test_what_a_job_raises_and_a_job_that_is_lost(tmp_path):
             wrong.result()
         with pytest.raises(LostError):
             lost.result()
+        with pytest.raises(LostError, match=r"^ValueError: invalid literal for int.*'no number'$"):
+            unreadable.result()

@@ -1,6 +1,7 @@
 """SLURM through submitit: runs as the tasks of job arrays."""
 
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from concurrent.futures import Executor, Future
 from types import TracebackType
 from typing import Any
 
-from clearance.experiments.engines import LostError, TaskError, outcome_of, value_of
+from clearance.experiments.engines import LostError, TaskError, last_line, outcome_of, value_of
 
 try:
     import submitit
@@ -116,8 +117,11 @@ class _JobTask(Future[Any]):
         except TaskError as error:
             self.end(error)
         except UncompletedJobError as error:
-            lines = str(error).strip().splitlines()
-            self.end(LostError(lines[0] if lines else "the job ended without a result", str(error)))
+            first, *more = re.split(
+                "(?m)^-{5,}$", str(error)
+            )  # between the lines: the trace of a job that failed
+            reason = last_line(more[0]) if more else first.strip().partition("\n")[0]
+            self.end(LostError(reason or "the job ended without a result", str(error)))
         except Exception as error:  # noqa: BLE001 - the future holds it
             self.end(TaskError(f"{type(error).__name__}: {error}"))
         return True
