@@ -3,10 +3,27 @@
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 _KEPT = 50  # letters, each of up to 4 bytes; a file's name has at most 255
+
+
+def _write_into(path: Path, data: bytes) -> None:
+    """Write into a device, a pipe or a symbolic link; into what the process has open, where it is.
+
+    Opened anew, the file that a shell sends the output to would be cut to nothing.
+    """
+    named_so = {"/dev/stdout": 1, "/dev/stderr": 2}
+    numbered = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", str(path))
+    descriptor = int(numbered[1]) if numbered else named_so.get(str(path))
+    if descriptor is None:
+        path.write_bytes(data)
+        return
+    sys.stdout.flush()
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(data)
 
 
 def write_bytes(path: Path, data: bytes, *, private: bool = False) -> None:
@@ -35,7 +52,7 @@ def write_bytes(path: Path, data: bytes, *, private: bool = False) -> None:
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         try:
-            path.write_bytes(data)
+            _write_into(path, data)
         except OSError as error:
             raise named(error, path) from error
         return

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from xml.etree import ElementTree as ET
 
@@ -133,3 +135,24 @@ def test_an_open_descriptor_is_written_to(folders):
     os.close(write)
     with os.fdopen(read, encoding="utf-8") as file:
         assert "<testsuites>" in file.read()
+
+
+def test_a_file_that_the_output_goes_to_keeps_what_it_has(folders):
+    """As in ``clearance check ... --markdown /dev/stdout >> summary.md``."""
+    summary = folders / "summary.md"
+    summary.write_text("before\n", "utf-8")
+    words = [
+        "check",
+        "alike",
+        "--against",
+        "last",
+        "--fail-if",
+        "accuracy drops 1pt",
+        "--markdown",
+        "/dev/stdout",
+    ]
+    with summary.open("a", encoding="utf-8") as file:
+        subprocess.run([sys.executable, "-m", "clearance", *words], cwd=folders, stdout=file, check=True)
+    lines = summary.read_text("utf-8").splitlines()
+    assert lines[:2] == ["before", "### clearance check: passed"]
+    assert lines[-1].startswith("passed: accuracy drops 1pt")
