@@ -20,7 +20,7 @@ The map; an import goes down only::
     linear/         linear classifiers in closed form: the exact reference for audits
     geometry/       a labelled cloud of features, as pure functions
     _checks _rng    argument checks; one seed, many streams    _files  atomic writes    _text  names as visible text
-    _precision      at least float32
+    _precision      at least float32; _describe  settings as JSON, weights as a digest; _processes  several of them
     tensors         Outputs, LossTerms
     vocabulary      Measurement, Exhibit, Bounds, Status
 
