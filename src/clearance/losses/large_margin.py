@@ -121,7 +121,8 @@ class LargeMarginLoss(Loss):
             use input and hidden layers. ``"logits"`` needs no sweep, nor does ``"features"`` with a linear head.
         norm: p, at least 1, or ``inf``.
         gamma: The margin, above 0, in the layer's unit: one number, one for each layer, or
-            :class:`~clearance.losses.large_margin.GammaQuantile`. The paper gives no value; 1 is our choice.
+            :class:`~clearance.losses.large_margin.GammaQuantile`. The paper gives no value; 0.5 at the input in norm 2
+            is our choice: on digits, networks trained by cross-entropy have a median distance of 0.56.
         top_k: Number of rivals, those with the highest logits, at most C - 1; None is all. 1 as in the
             published code.
         aggregate: How the violations against several rivals become one: ``"max"`` (the nearest counts), ``"sum"``,
@@ -188,7 +189,7 @@ class LargeMarginLoss(Loss):
         self,
         layers: Sequence[str] = ("input",),
         norm: float = 2.0,
-        gamma: Gamma = 1.0,
+        gamma: Gamma = 0.5,
         top_k: int | None = 1,
         aggregate: Aggregate = "max",
         score: Score = "logits",
