@@ -10,19 +10,29 @@ are noise. A loss should reach nine in ten of the draws, or as many as this four
 In every draw a loss that ends at chance has to say why within 20 batches. One that is only slow (its test images have
 less cross-entropy than guessing) need not.
 
-Measured once, on 2026-11-25, on 30 draws from 71,000,000 on, with the watch as it was then.
-Cross-entropy learns in 28:
+Measured once, on 2026-11-25, on 30 draws from 90,000,000 on, fixed before one of them was looked at, as were the rule,
+the watch and the defaults. Cross-entropy learns in 27:
 
-| | within 5 points, silent | within 5 points, after a warning | short, after a warning | short, silent |
+| | within 5 points, silent | within 5 points, after a warning | short, warned by batch 20 | short, not warned |
 |---|---|---|---|---|
-| cross-entropy, fourth run | 27 | 0 | 1 | 0 |
-| large margin | 25 | 1 | 1 | 1 |
-| L-GM | 27 | 0 | 1 | 0 |
-| center | 27 | 1 | 0 | 0 |
-| FOCA | 27 | 1 | 0 | 0 |
+| cross-entropy, fourth run | 25 | 1 | 0 | 1 |
+| large margin | 26 | 0 | 0 | 1 |
+| L-GM | 24 | 0 | 1 | 2 |
+| center | 25 | 1 | 0 | 1 |
+| FOCA | 26 | 0 | 1 | 0 |
 
-Why large margin falls short, in these draws and in two older blocks (40 draws from 30,001,000 on, 30 from 40,000,000
-on):
+L-GM misses nine in ten by one draw: 90,000,000 (cross-entropy misses it, too), ..021 (collapsed after batch 20, said at
+50) and ..027 (slow: SGD at 0.0012, 46 % right where the median is 91 %). In the three others cross-entropy and center
+end at chance in one, 90,000,001, and say so at batch 400 and 300: the loss explodes late.
+
+The block before (71,000,000 on, 28 learn), when the default gamma was 1: cross-entropy 27, large margin 25, the other
+three 27.
+
+Large margin had a default gamma of 1. On the 96 draws that cross-entropy learns of the three older blocks (40 from
+30,001,000 on, 30 from 40,000,000, 30 from 71,000,000) one run of large margin reaches 86 with gamma 1, 90 with 0.5, 89
+with 0.3, and a fourth run of cross-entropy 94; a quantile of 0.9 of the first distances 61 of 68 (1: 61, 0.5: 64).
+
+Why large margin with gamma 1 falls short, in these older blocks:
 
 - Its denominators are constants in the backward pass, so that multiplying all logits seems to gain a margin. Where
   gamma cannot be met, as 1 at the input of digits, logits grow: under Adam at 0.07 and 0.03 (30,001,013 and 40,000,025)
@@ -56,7 +66,10 @@ networks with group or layer normalisation at high rates (30,001,000, ..029, ..0
 mends some of these draws, and makes 30,001,013 explode. FOCA in 20,261,136 (two layers of tanh, Adam at 0.2) has 39 %
 of a batch right at batch 20 and collapses after batch 200: nothing early tells that.
 
-The block from 90,000,000 on was fixed before one of its draws was looked at. It has not been run.
+Tried for L-GM on the older blocks: its pull bounded at half and at a quarter of today's distance reach 84 and 79 of 96,
+today's 85; the second diverges in a plain `fit` on digits. The bound by the nearest mean, as it was, ends as today's
+(70 draws, three runs each: equal on average, as many warnings). Two of its misses are warnings at batch 5 and 10 in
+trainings that recover.
 """
 
 import math
@@ -277,13 +290,12 @@ def thirty():
 @pytest.mark.parametrize(
     "name",
     [
+        "large margin",
         pytest.param(
-            "large margin",
-            marks=pytest.mark.xfail(
-                reason="25 of 28 on an earlier block, where 26 are nine in ten", strict=False
-            ),
+            "L-GM", marks=pytest.mark.xfail(reason="24 of 27, where 25 are nine in ten", strict=True)
         ),
-        *OTHERS[1:],
+        "center",
+        "FOCA",
     ],
 )
 def test_on_thirty_random_networks_they_learn_or_warn(thirty, name):
