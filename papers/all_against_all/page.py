@@ -62,7 +62,8 @@ def page(folder: Path) -> str:
         "training runs of each method.",
         "## Who is best",
         "The lowest mean (or the highest, where that is better), and the methods that are not significantly worse over "
-        "seeds, after Holm's adjustment for all comparisons with it.",
+        "seeds, after Holm's adjustment for all comparisons with it. Methods with a run that collapsed or diverged are "
+        "left out.",
         _best(work),
         "## Intervals",
         "Means with 95 % t intervals over seeds.",
@@ -116,6 +117,7 @@ def _best(work: Work) -> str:
     rows = [["question", "best", "not told apart from it"]]
     for question in QUESTIONS:
         values, unit, better = _answers(work, question)
+        values = {name: row for name, row in values.items() if not _bad(work, question.condition, name)}
         means = {name: summarise(row).mean for name, row in values.items()}
         whole = bool(values) and all(len(row) == work.matrix.seeds for row in values.values())
         if not whole or question.name == "memory":
@@ -128,7 +130,7 @@ def _best(work: Work) -> str:
         }
         adjusted = holm({name: 1.0 if one.p is None else one.p for name, one in compared.items()})
         alike = [name for name, p in adjusted.items() if p >= LEVEL]
-        rows.append([question.title, f"{best}, {printed(means[best], unit)}", ", ".join(alike) or "none"])
+        rows.append([question.title, f"{best}, {printed(means[best], unit)}", "; ".join(alike) or "none"])
     return markdown_table(rows)
 
 
@@ -148,11 +150,16 @@ def _unfinished(work: Work) -> str:
     lines = []
     for method in work.matrix.methods:
         for condition in work.matrix.conditions:
-            notes = [one.note for one in work.found(condition, method).values() if one.note is not None]
-            bad = [note.status for note in notes if note.outcome is not Outcome.FINISHED]
-            if bad:
-                lines.append(f"- {method}, {condition}: {len(bad)} of {len(notes)} runs, the first {bad[0]}")
+            if bad := _bad(work, condition, method):
+                runs = len(work.found(condition, method))
+                lines.append(f"- {method}, {condition}: {len(bad)} of {runs} runs, the first {bad[0]}")
     return "\n".join(lines) or "None."
+
+
+def _bad(work: Work, condition: str, method: str) -> list[str]:
+    """The status of each run that collapsed or diverged."""
+    notes = [one.note for one in work.found(condition, method).values() if one.note is not None]
+    return [note.status for note in notes if note.outcome is not Outcome.FINISHED]
 
 
 def _rates(work: Work) -> str:
