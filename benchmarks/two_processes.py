@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from torch import nn
 from clearance import Classifier
 from clearance.data import gaussian_images
 from clearance.heads import MLP, GaussianMixture
-from clearance.losses import GaussianMixtureLoss, LargeMarginLoss
+from clearance.losses import GaussianMixtureLoss, LargeMarginLoss, TrainingWarning
 from clearance.training import FOCA, EndToEnd, WayOfTraining
 
 COUNT, BATCH, POINTS = 2, 128, 5.0
@@ -76,6 +77,7 @@ def stepper(name: str) -> Callable[[], None]:
 
 def measure(rank: int, folder: Path, rounds: int, together: bool) -> None:
     """Every loss in one of two processes, which train together or each for itself."""
+    warnings.simplefilter("ignore", TrainingWarning)  # steps are timed, at a rate that learns nothing
     torch.set_num_threads(1)
     traffic = Traffic()
     if together:
