@@ -266,11 +266,11 @@ def judgement(ending: Ending, median: float) -> str:
     return "rest: learnt" if ending.accuracy >= LEARNT else "rest: slow"
 
 
-def check(counts: dict[str, dict[str, int]], name: str, silent: int = 0) -> None:
-    """The loss reaches nine in ten, or as many as cross-entropy itself; at most so many end at chance in silence."""
+def check(counts: dict[str, dict[str, int]], name: str, share: float, silent: int = 0) -> None:
+    """The loss reaches this share, or as many as cross-entropy itself; at most so many end at chance in silence."""
     found, own = counts[name], counts["cross-entropy"].get("reached", 0)
     learns = sum(number for kind, number in found.items() if not kind.startswith("rest"))
-    assert found.get("reached", 0) >= min(0.9 * learns, own), counts
+    assert found.get("reached", 0) >= min(share * learns, own), counts
     assert found.get("silent", 0) + found.get("rest: silent", 0) <= silent, counts
 
 
@@ -278,7 +278,7 @@ def check(counts: dict[str, dict[str, int]], name: str, silent: int = 0) -> None
 def test_on_random_networks_they_learn_or_warn():
     counts = judged(5, SEEN)
     for name in OTHERS:
-        check(counts, name)
+        check(counts, name, share=0.8)  # of five draws one may miss
 
 
 @pytest.fixture(scope="module")
@@ -299,4 +299,4 @@ def thirty():
     ],
 )
 def test_on_thirty_random_networks_they_learn_or_warn(thirty, name):
-    check(thirty, name, silent=1)
+    check(thirty, name, share=0.9, silent=1)
