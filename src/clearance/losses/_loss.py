@@ -162,8 +162,8 @@ class TrainingWatch:
 
     Batches 1, 2, 3, 5, 10, 15, 20, 50 are checked, and every hundredth. Batches of fewer than 8 images are not.
 
-    Misleads where all images of a batch are alike; and a network that starts to recover after a warning may still
-    learn, with fewer units than it had.
+    Misleads where all images of a batch are alike; where a deep network without normalisation begins after batch 20;
+    and a network that starts to recover after a warning may still learn, with fewer units than it had.
 
     >>> watch, labels = TrainingWatch(), torch.arange(10)
     >>> def batch(logits):
