@@ -92,10 +92,18 @@ def test_a_bad_start_that_gets_better_is_not_an_explosion():
 
 def test_a_network_that_no_longer_sees_its_images_is_said():
     torch.manual_seed(0)
-    flat = torch.zeros(40, 10) + 1e-3 * torch.randn(40, 10)
+    flat = torch.zeros(40, 10) + 1e-4 * torch.randn(40, 10)
     flat[:, 3] += 1
     (message,) = noted(good(), flat, repeats=10)
     assert "collapsed after 20 batches: 100% of the images are put in one class" in message
+
+
+def test_a_network_that_sees_its_images_again_by_batch_20_is_silent():
+    """As deep normalised networks at high rates: for some batches all images have one answer, then they learn."""
+    torch.manual_seed(0)
+    flat = torch.zeros(40, 10) + 1e-4 * torch.randn(40, 10)
+    flat[:, 3] += 1
+    assert noted(good(), *(flat for _ in range(17)), *(0.02 * good() for _ in range(40))) == []
 
 
 def test_one_class_at_the_start_is_no_collapse():

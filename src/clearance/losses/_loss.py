@@ -13,15 +13,15 @@ from clearance.tensors import GivenOutputs, LossTerms, Outputs, check_class_numb
 
 _EARLY = (1, 2, 3, 5, 10, 15, 20, 50)  # checked batches; on an accelerator each check waits for its numbers
 _EVERY = 100  # then
-_BEGUN = 20  # batches, in which a training has changed something
+_BEGUN = 20  # batches, in which a training has changed something, and most recover from a bad start
 _SETTLED = 10  # batches, in which a training with large steps may explode and recover
 _EXPLODED = 4.0  # times the cross-entropy of guessing, and of the first batch
 _LEAST_EXPLODED = 12.0  # nats; with few classes, weak heads and wrong labels reach several
 _WORSE = 1.5  # times the same two, twice in a row, in a network that does not classify
 _ONE_CLASS = 0.98  # share of a batch's predictions
 _ALIKE = 0.01  # spread of logits over a batch, in nats
-_SAME = 1.5, 0.25  # times the first batch's spread; share of its mean logits
-_SHRUNK = 0.1  # spread of logits over a batch, as a share of the largest so far
+_SAME = 1.5, 0.1  # times the first batch's spread; share of its mean logits
+_SHRUNK = 0.001  # spread of logits over a batch, as a share of the largest so far; many recover from 0.01
 _CLASSIFIES = 0.15  # share of a batch that is right beyond that of its largest class
 
 
@@ -149,10 +149,10 @@ class TrainingWatch:
     - *exploded*: from batch 10 on, the loss is above that of the first batch, and cross-entropy is above 4 log C, above
       12, and above four times that of the first batch; or, at two checks in a row, it is above 1.5 log C and 1.5 times
       that of the first batch, and the share of right answers is at most 15 points above the share of the largest class;
-    - *collapsed*: at two checks in a row 98 % of a batch are put in one class, and the logits' standard deviation over
-      the batch is below a tenth of its largest so far: the network has lost sight of its images;
+    - *collapsed*: from batch 20 on, 98 % of a batch are put in one class, and the logits' standard deviation over the
+      batch is below a thousandth of its largest so far: the network has lost sight of its images;
     - *not begun*: at batch 20 the logits' standard deviation over the batch is below 0.01 and below 1.5 times that of
-      the first batch, and their mean over the batch has moved by less than a quarter: the network answers all images
+      the first batch, and their mean over the batch has moved by less than a tenth: the network answers all images
       alike, and its steps are too small to change that;
     - *stalled*: at two hundredth batches in a row cross-entropy is that of guessing or more, and no more answers are
       right than that.
@@ -185,7 +185,7 @@ class TrainingWatch:
         )
         self._first_mean: Tensor | None = None  # its logits' mean, centred over classes
         self._widest = 0.0
-        self._worse = self._blind = self._guessing = 0  # checks in a row
+        self._worse = self._guessing = 0  # checks in a row
         self._warned: set[str] = set()
 
     def note(self, outputs: Outputs, labels: Tensor, loss: LossTerms) -> None:
@@ -249,9 +249,7 @@ class TrainingWatch:
             far = total > start and entropy > max(_EXPLODED * known, _LEAST_EXPLODED)
             if far or self._worse == 2:
                 self._warn("exploded", f"{change}; guessing has {guess:.3g}")
-        blind = chosen >= _ONE_CLASS and own < 0.5 and spread < _SHRUNK * self._widest
-        self._blind = self._blind + 1 if blind else 0
-        if self._blind == 2:
+        if self.batches >= _BEGUN and chosen >= _ONE_CLASS and own < 0.5 and spread < _SHRUNK * self._widest:
             self._warn(
                 "collapsed",
                 f"{chosen:.0%} of the images are put in one class, and logits spread by {spread:.2g} over a batch, "

@@ -34,11 +34,12 @@ class GaussianMixtureLoss(Loss):
     features, and classes that contract to points keep variances near tau / (1 + tau).
 
     Margin and likelihood pull a feature vector to its mean by (alpha (1 - p_y) + lambda) Sigma_y^-1 (x - mu_y), without
-    bound: features that are wide or far away at first are drawn together to one point before their classes part. So the
-    gradient of these two terms in x is multiplied by min(1, R_y / r), with r = ||x - mu_y|| and R_y half the root mean
-    square of ||mu_k - mu_y|| over the other classes, both in units of Sigma_y: the pull is at most that of a vector at
-    distance R_y. Within R_y of its mean it is the published one to the bit; so are the loss itself and the gradients of
-    means and variances everywhere. Our addition.
+    bound and from the first step: features that are wide or far away at first, or that the mixture does not tell apart
+    yet, are drawn together to one point before their classes part. So the gradient of these two terms in x is
+    multiplied by p_y min(1, R_y / r), with the posterior p_y of the own class, r = ||x - mu_y|| and R_y half the root
+    mean square of ||mu_k - mu_y|| over the other classes, both in units of Sigma_y: a vector is pulled as far as it
+    is classified, and no harder than one at distance R_y. Near its mean, where p_y is 1, it is the published gradient;
+    the loss itself and the gradients of means and variances are everywhere. Our addition.
 
     Args:
         alpha: The margin, at least 0; a number or :class:`~clearance.losses.schedules.StepUp`. Released for
@@ -47,7 +48,7 @@ class GaussianMixtureLoss(Loss):
         variance_prior: tau, at least 0. The default 0.1 is our choice: at 0.01, the variances of digits' features
             fell so far that the default step size diverged. 0 is the paper's formula; only the head's floor then
             bounds it. No effect with covariance ``"identity"``.
-        bounded: Whether far vectors are pulled no harder than that; False is the paper's formula.
+        bounded: Whether the pull is limited so; False is the paper's formula.
 
     Shapes:
         outputs.head a `GaussianMixture` of K classes, outputs.features (B, D), outputs.logits (B, K), which it made;
@@ -100,7 +101,7 @@ class GaussianMixtureLoss(Loss):
         head = _mixture_of(outputs)
         features = outputs.features
         distance, volume = head.own_terms(
-            bounded_pull(features, labels, head) if self.bounded else features, labels
+            bounded_pull(outputs, labels, head) if self.bounded else features, labels
         )
         scores = margin_scores(outputs.logits.to(distance.dtype), distance, labels, self.current_alpha)
         terms = {"classification": F.cross_entropy(scores, labels)}
@@ -165,18 +166,20 @@ def _mixture_of(outputs: Outputs) -> GaussianMixture:
     return outputs.head
 
 
-def bounded_pull(features: Tensor, labels: Tensor, head: GaussianMixture) -> Tensor:
-    """The same features; gradients in them are multiplied by min(1, R_y / r), see :class:`GaussianMixtureLoss`.
+def bounded_pull(outputs: Outputs, labels: Tensor, head: GaussianMixture) -> Tensor:
+    """The same features; gradients in them are multiplied by p_y min(1, R_y / r), see :class:`GaussianMixtureLoss`.
 
     Args:
-        features: (B, D).
+        outputs: Features (B, D) and the logits that the head made of them, (B, K).
         labels: (B,).
         head: Its means and covariance.
     """
+    features = outputs.features
     with torch.no_grad():
         distance, _ = head.own_terms(features, labels)
         radius = head.distance_of_means(labels).to(distance) / 4  # both are half squares
         share = torch.where(distance > radius, (radius / distance.clamp(min=_TINY)).sqrt(), 1.0)
+        share *= outputs.logits.softmax(dim=1).gather(1, labels[:, None])[:, 0]
     kept = features.detach()
     return kept + share.to(features.dtype)[:, None] * (features - kept)
 
