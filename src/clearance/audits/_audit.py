@@ -179,7 +179,7 @@ class Subject:
         """Features of any images, shape (N, D); those of `train` and `test` are kept."""
         if self.workers is None:
             return extract_features(self.model, data, on_progress=self.progress)
-        parts = parts_of(len(data), FEATURE_BATCHES * batch_size_for(data))
+        parts = parts_of(len(data), FEATURE_BATCHES * batch_size_for(data, device_of(self.model)))
         return torch.cat(self.workers(extract_features, [(self.model, data.subset(rows)) for rows in parts]))
 
     def by_parts(

@@ -14,6 +14,7 @@ from clearance.audits.linear_probe import PAIRED, paired_interval
 from clearance.data import ImageSet
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier
+from clearance.models.features import batch_size_for
 from clearance.vocabulary import Exhibit, Measurement
 
 
@@ -105,7 +106,6 @@ class PreprocessingMismatch(Audit):
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _CAFFE = (103.939, 116.779, 123.68)  # mean of blue, green, red in 0..255
-_BATCH = 64
 _FLIP = "Put a layer in front of the model that turns the channels: x.flip(1)."
 
 
@@ -161,7 +161,7 @@ def right_when(model: Classifier, data: ImageSet, way: InputWay | None = None) -
     device = device_of(model)
     found = []
     with evaluating(model):
-        for images, labels in data.batches(_BATCH):
+        for images, labels in data.batches(batch_size_for(data, device)):
             seen = images.to(device)
             if way is not None:  # undo the model's own normalisation, which comes next
                 seen = way.prepared(seen) * model.std + model.mean

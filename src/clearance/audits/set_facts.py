@@ -141,7 +141,7 @@ def odd_sizes(sizes: tuple[tuple[int, int], ...]) -> list[int]:
 def grey_images(data: ImageSet) -> Tensor:
     """Which images have equal channels, (N,) bool, on the CPU."""
     found = []
-    for images, _ in data.batches(batch_size_for(data)):
+    for images, _ in data.batches(batch_size_for(data, torch.device("cpu"))):
         spread = images.amax(dim=1) - images.amin(dim=1)
         found.append((spread.flatten(1).amax(dim=1) <= COLOUR).cpu())
     return torch.cat(found)
