@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 import torch
-from scipy.stats import chi2, kstest
+from scipy.special import chdtr, chdtri
 from torch import Tensor
 
 from clearance._checks import check_choice
@@ -117,12 +117,14 @@ def _by_class(
 
 
 def _measured(distances: Tensor, width: int, context: dict[str, Scalar]) -> Iterator[Measurement]:
+    from scipy.stats import kstest  # slow to import, and only this audit needs it
+
     count = len(distances)
     ratio, gap, inside = torch.inf, 1.0, 0
     if width:
         ratio = float(distances.mean()) / width
-        gap = float(kstest(distances.numpy(), chi2(width).cdf).statistic)
-        inside = int((distances <= chi2.ppf(REGION, width)).sum())
+        gap = float(kstest(distances.numpy(), lambda x: chdtr(width, x)).statistic)
+        inside = int((distances <= chdtri(width, 1 - REGION)).sum())
     spread = float(distances.std()) / width if width and count > 1 else None
     name = GoodnessOfFit.name
     yield Measurement(name, "distance_ratio", ratio, "ratio", count, spread, context=context)
@@ -148,7 +150,7 @@ def _picture(distances: Tensor, width: int, context: dict[str, Scalar]) -> Exhib
     count = min(PICTURED, len(distances))
     levels = (torch.arange(count, dtype=torch.float64) + 0.5) / count
     columns = {
-        "chi-square": (chi2.ppf(levels.numpy(), width) / width).tolist(),
+        "chi-square": (chdtri(width, 1 - levels.numpy()) / width).tolist(),
         "features": (torch.quantile(distances, levels) / width).tolist(),
     }
     caption = (

@@ -4,8 +4,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
-from scipy.stats import binom
+from scipy.special import bdtr
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count
@@ -209,5 +210,5 @@ def median_interval(values: Tensor) -> tuple[float, float, float]:
     """
     ordered = values.double().sort().values
     count = len(ordered)
-    j = max(1, int(binom.ppf(0.025, count, 0.5)))
+    j = max(1, int(np.searchsorted(bdtr(np.arange(count + 1), count, 0.5), 0.025)))
     return float(ordered[(count - 1) // 2]), float(ordered[j - 1]), float(ordered[count - j])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from scipy.stats import norm
+from scipy.special import ndtri
 from torch import Tensor
 
 from clearance.audits._audit import UNANSWERED, Audit, Findings, Subject, named_class, wilson_interval
@@ -150,7 +150,7 @@ def difference_interval(
     >>> round(low, 4), round(high, 4)
     (0.0524, 0.3339)
     """
-    z = float(norm.ppf(0.5 + level / 2))
+    z = float(ndtri(0.5 + level / 2))
     p1, p2 = first[0] / first[1], second[0] / second[1]
     (l1, u1), (l2, u2) = wilson_interval(*first, z=z), wilson_interval(*second, z=z)
     gap = p1 - p2

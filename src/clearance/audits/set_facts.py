@@ -1,6 +1,5 @@
 """Is anything odd about the sets themselves: errors, files, sizes, colours, class sizes?"""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
+from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits.performance import difference_interval
 from clearance.data import ImageSet
 from clearance.models.features import batch_size_for
 from clearance.vocabulary import Exhibit, Measurement
@@ -80,7 +80,9 @@ class SetFacts(Audit):
         wrong = [
             (subject.train_predictions != subject.train.labels), (subject.test_predictions != subject.test.labels)
         ]  # fmt: skip
-        value, low, high = difference_interval(*((int(each.sum()), len(each)) for each in wrong))
+        train, test = ((int(each.sum()), len(each)) for each in wrong)
+        low, high = difference_interval(train, test)
+        value = train[0] / train[1] - test[0] / test[1]
         return Measurement(
             self.name, "train_minus_test", value, "fraction", len(wrong[1]), low=low, high=high, better="lower",
             context={"interval": "newcombe 95 %"},
@@ -145,26 +147,3 @@ def grey_images(data: ImageSet) -> Tensor:
         spread = images.amax(dim=1) - images.amin(dim=1)
         found.append((spread.flatten(1).amax(dim=1) <= COLOUR).cpu())
     return torch.cat(found)
-
-
-def difference_interval(first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float, float]:
-    """Difference of two independent shares with Newcombe's 95 % interval, from the Wilson intervals of both.
-
-    low = d - sqrt((p1 - l1)^2 + (u2 - p2)^2),    high = d + sqrt((u1 - p1)^2 + (p2 - l2)^2)
-
-    Source: Newcombe, Statistics in Medicine 17 (1998), method 10.
-
-    Args:
-        first: Count and number of all.
-        second: The same of what is subtracted.
-
-    >>> [round(x, 4) for x in difference_interval((56, 70), (48, 80))]  # Newcombe's table II, (a)
-    [0.2, 0.0524, 0.3339]
-    """
-    (one, one_low, one_high), (two, two_low, two_high) = (
-        (count / images, *wilson_interval(count, images)) for count, images in (first, second)
-    )
-    value = one - two
-    low = value - math.hypot(one - one_low, two_high - two)
-    high = value + math.hypot(one_high - one, two - two_low)
-    return value, low, high

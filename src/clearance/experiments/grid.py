@@ -9,21 +9,18 @@ import dataclasses
 import json
 import logging
 import os
-import pickle  # noqa: TID251 - to and from a temporary file of its own
 import queue
 import secrets
 import shutil
 import tempfile
-import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from filelock import FileLock
 
@@ -41,12 +38,10 @@ from clearance.experiments.engines import (
 )
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, RunPlan, failed, kept_findings, run_method, sources_of
-from clearance.records import ExhibitRecord, Record
+from clearance.records.shelf import Shelf, ShelvedColumns, ShelvedRecords
 from clearance.runs.remote import Attempt, LeaseLostError, RemoteRuns
 from clearance.training.fit import Progress
-from clearance.vocabulary import Exhibit, Measurement, Scalar
 
-Found = TypeVar("Found", Record, ExhibitRecord, Measurement, Exhibit)
 BOARD = ".grid-"
 SECONDS_BETWEEN_REPORTS = 0.3  # to a parent on the same machine
 SECONDS_BETWEEN_FILES = 1.0  # through a folder, which may be on a network
@@ -132,9 +127,9 @@ def run_grid(
     if engine is None:
         for plan, one in pairs[0]:
             _here(plan, one, directory, listener)
-        results, lean = dict[int, RunFindings](), _Lean()
+        results, shelf = dict[int, RunFindings](), Shelf()
         for place, (plan, one) in enumerate(pairs[1]):
-            results[place] = lean(_here(plan, one, directory, listener))
+            results[place] = _shelved(_here(plan, one, directory, listener), shelf)
             on_result(results)
         return list(results.values())
     if isinstance(directory, Path):
@@ -148,95 +143,19 @@ def run_grid(
         return elsewhere.run(pairs[1], on_result)
 
 
-class _Lean:
-    """Findings of many runs in little memory: equal texts and settings once, the columns of exhibits in a file."""
-
-    def __init__(self) -> None:
-        self._known: dict[Any, Any] = {}
-        self._shelf = _Shelf()
-
-    def __call__(self, found: RunFindings) -> RunFindings:
-        """The same findings."""
-        return dataclasses.replace(
-            found,
-            records=tuple(
-                self._shared(one, measurement=self._measurement(one.measurement)) for one in found.records
-            ),
-            exhibits=tuple(self._shared(one, exhibit=self._exhibit(one.exhibit)) for one in found.exhibits),
-        )
-
-    def _measurement(self, found: Measurement) -> Measurement:
-        return self._shared(found, context=self._context(found.context))
-
-    def _exhibit(self, shown: Exhibit) -> Exhibit:
-        return self._shared(
-            shown, context=self._context(shown.context), columns=self._shelf.put(shown.columns)
-        )
-
-    def _context(self, context: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
-        known: Mapping[str, Scalar] = self._known.setdefault(
-            repr(context), context
-        )  # tells 1 from 1.0 and True
-        return known
-
-    def _shared(self, thing: Found, **changes: Any) -> Found:
-        """A record, or a part of one, whose texts and whole numbers are those seen before."""
-        for each in dataclasses.fields(thing):
-            value = getattr(thing, each.name)
-            if type(value) in (str, int):
-                changes[each.name] = self._known.setdefault(value, value)
-        return dataclasses.replace(thing, **changes)
-
-
-class _Shelf:
-    """Columns of exhibits in a temporary file, in memory while they are few; the last that were read are kept."""
-
-    IN_MEMORY = 32 * 2**20  # bytes
-
-    def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(self.IN_MEMORY)  # noqa: SIM115 - closed with the last column
-        weakref.finalize(self, self._file.close)
-        self._lock = threading.Lock()
-        self._read: tuple[int, Mapping[str, Sequence[Any]]] = (-1, {})
-
-    def put(self, columns: Mapping[str, Sequence[Any]]) -> "_Columns":
-        """The same columns, read when they are asked for."""
-        with self._lock:
-            place = self._file.seek(0, os.SEEK_END)
-            pickle.dump(dict(columns), self._file)
-        return _Columns(self, place, tuple(columns))
-
-    def at(self, place: int) -> Mapping[str, Sequence[Any]]:
-        """The columns that were put at this place."""
-        with self._lock:
-            if self._read[0] != place:
-                self._file.seek(place)
-                self._read = (place, pickle.load(self._file))  # noqa: S301 - our own file
-            return self._read[1]
-
-
-class _Columns(Mapping[str, Sequence[Any]]):
-    """Columns on a shelf."""
-
-    __slots__ = ("_names", "_place", "_shelf")
-
-    def __init__(self, shelf: _Shelf, place: int, names: tuple[str, ...]) -> None:
-        self._shelf, self._place, self._names = shelf, place, names
-
-    def __getitem__(self, name: str) -> Sequence[Any]:
-        return self._shelf.at(self._place)[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)  # elsewhere there is no shelf
+def _shelved(found: RunFindings, shelf: Shelf) -> RunFindings:
+    """The same findings, in little memory: of thousands of runs they would take gigabytes."""
+    return dataclasses.replace(
+        found,
+        records=ShelvedRecords.put(shelf, found.records),
+        exhibits=tuple(
+            dataclasses.replace(
+                one,
+                exhibit=dataclasses.replace(one.exhibit, columns=ShelvedColumns(shelf, one.exhibit.columns)),
+            )
+            for one in found.exhibits
+        ),
+    )
 
 
 def _here(
@@ -348,7 +267,7 @@ class _Elsewhere:
         self.send_data = send_data
         self.checked = isinstance(engine, Processes)
         self.ended: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
-        self.lean = _Lean()
+        self.shelf = Shelf()
         self.waiting: dict[Future[Any], _Submitted] = {}
         self.heard: dict[str, Any] = {}
 
@@ -365,7 +284,7 @@ class _Elsewhere:
                 continue
             if kept is not None:
                 self.listener(plan, {"event": "kept"})
-                results[place] = self.lean(kept)
+                results[place] = _shelved(kept, self.shelf)
         missing = [_Submitted(i, *pair, number=1) for i, pair in enumerate(planned) if i not in results]
         if missing and not self.checked:
             check_engine(
@@ -382,9 +301,8 @@ class _Elsewhere:
                 one = self.waiting.pop(task)
                 if self._again(task, one):
                     continue
-                results[one.place] = self.lean(
-                    _result(task, one.plan, one.data, self.directory, self.listener)
-                )
+                ended = _result(task, one.plan, one.data, self.directory, self.listener)
+                results[one.place] = _shelved(ended, self.shelf)
                 on_result(results)
         except BaseException:
             for task in self.waiting:

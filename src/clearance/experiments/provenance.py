@@ -24,6 +24,7 @@ from clearance.experiments.audit_plan import (
 from clearance.experiments.recipe import Recipe, to_tree
 from clearance.experiments.run import RunFindings
 from clearance.records import Report
+from clearance.records.shelf import ShelvedRecords
 
 LIBRARIES = ("torch-clearance", "torch", "numpy", "scipy", "scikit-learn")
 
@@ -77,7 +78,7 @@ def report_with(settings: Mapping[str, Any], findings: Iterable[RunFindings], co
         versions={"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
         command=command,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        records=tuple(r for f in kept for r in f.records),
+        records=ShelvedRecords.joined(f.records for f in kept),
         exhibits=tuple(e for f in kept for e in f.exhibits),
         runs=tuple(f.note for f in kept if f.note is not None),
     )

@@ -294,7 +294,7 @@ class RunFindings:
     """The results of one run; `note` is None for a model that was not trained here, `left_out` are failed audits."""
 
     note: RunNote | None
-    records: tuple[Record, ...]
+    records: Sequence[Record]
     exhibits: tuple[ExhibitRecord, ...]
     left_out: tuple[LeftOut, ...] = ()
 

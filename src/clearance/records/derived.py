@@ -5,14 +5,15 @@ when a record changes.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from clearance.records.encoding import encode
 from clearance.records.record import Record
 from clearance.records.summary import LEVEL, Comparison, compare_seeds, holm, seeds_needed, summarise
-from clearance.vocabulary import Better, Scalar
+from clearance.vocabulary import Better, Measurement, Scalar
 
 Kind = Literal["mean", "difference", "ratio", "rival"]
 
@@ -83,15 +84,33 @@ SIGNED = frozenset({"gap", "gain", "overconfidence", "path_error_rise", "behind"
 AMOUNTS = frozenset({"ratio", "nats", "seconds", "MiB", "count"})  # none of these is below zero
 
 
+class _Numbers:
+    """A quantity's numbers in the runs of one method, in little memory."""
+
+    def __init__(self, first: Measurement) -> None:
+        self.first = first
+        self.seeds, self.values, self.spreads = array("q"), array("d"), array("d")
+        self.counts: set[int] = set()
+
+    def add(self, record: Record) -> None:
+        found = record.measurement
+        self.seeds.append(record.seed)
+        self.values.append(found.value)
+        if found.spread is not None:
+            self.spreads.append(found.spread)
+        self.counts.add(found.n)
+
+
 @dataclass
 class _Quantity:
-    """Every record of one quantity, by method."""
+    """The numbers of one quantity, by method."""
 
     first: Record
-    methods: dict[str, dict[int, Record]] = field(default_factory=dict)
+    methods: dict[str, _Numbers] = field(default_factory=dict)
 
     def values(self, method: str) -> dict[int, float]:
-        return {seed: record.measurement.value for seed, record in self.methods[method].items()}
+        numbers = self.methods[method]
+        return dict(zip(numbers.seeds, numbers.values, strict=True))
 
     def row(self, kind: Kind, method: str, value: float, **rest: Any) -> SummaryRow:
         found = self.first.measurement
@@ -130,13 +149,13 @@ def derive(records: Iterable[Record], baseline: str | None = None) -> tuple[Summ
     >>> [(row.kind, row.method, round(row.value, 3)) for row in rows if row.kind != "rival"]
     [('mean', 'plain', 10.5), ('mean', 'foca', 21.0), ('difference', 'foca', 10.5), ('ratio', 'foca', 2.0)]
     """
-    known = list(records)
-    if not known:
+    floors: dict[str, float] = {}
+    quantities = _quantities(records, floors)
+    if not quantities:
         return ()
-    first = known[0].method if baseline is None else baseline
-    floors = _half_images(known)
+    first = quantities[0].first.method if baseline is None else baseline
     rows: list[SummaryRow] = []
-    for quantity in _quantities(known):
+    for quantity in quantities:
         rows += [_mean(quantity, method) for method in quantity.methods]
         if first in quantity.methods:
             rows += _differences(quantity, first)
@@ -145,29 +164,25 @@ def derive(records: Iterable[Record], baseline: str | None = None) -> tuple[Summ
     return tuple(rows)
 
 
-def _quantities(records: Sequence[Record]) -> list[_Quantity]:
+def _quantities(records: Iterable[Record], floors: dict[str, float]) -> list[_Quantity]:
+    """Every quantity; `floors` gets half a test image, as a fraction, for each dataset whose accuracy was measured."""
     found: dict[Any, _Quantity] = {}
     for record in records:
-        quantity = found.setdefault(record.quantity, _Quantity(record))
-        quantity.methods.setdefault(record.method, {})[record.seed] = record
+        measured = record.measurement
+        quantity = found.get(record.quantity) or found.setdefault(record.quantity, _Quantity(record))
+        if record.method not in quantity.methods:
+            quantity.methods[record.method] = _Numbers(measured)
+        quantity.methods[record.method].add(record)
+        if measured.audit == "accuracy" and measured.context.get("split") == "test":
+            floors[record.dataset] = 0.5 / measured.n
     return list(found.values())
-
-
-def _half_images(records: Iterable[Record]) -> dict[str, float]:
-    """Half a test image, as a fraction, for each dataset whose own-head accuracy was measured."""
-    return {
-        record.dataset: 0.5 / record.measurement.n
-        for record in records
-        if record.measurement.audit == "accuracy" and record.measurement.context.get("split") == "test"
-    }
 
 
 def _mean(quantity: _Quantity, method: str) -> SummaryRow:
     over = summarise(quantity.values(method))
-    found = [record.measurement for record in quantity.methods[method].values()]
-    spreads = [one.spread for one in found if one.spread is not None]
-    counts = {one.n for one in found}
-    single = found[0] if len(found) == 1 and found[0].low is not None else None
+    found = quantity.methods[method]
+    spreads, counts = found.spreads, found.counts
+    single = found.first if len(found.seeds) == 1 and found.first.low is not None else None
     low, high = (single.low, single.high) if single else (over.low, over.high)
     if low is not None and high is not None:
         least, most = _ends(quantity)
@@ -185,7 +200,7 @@ def _mean(quantity: _Quantity, method: str) -> SummaryRow:
         high=high,
         interval=_interval(single.context if single else None, over.low),
         seeds=over.seeds,
-        n=counts.pop() if len(counts) == 1 else None,
+        n=next(iter(counts)) if len(counts) == 1 else None,
     )
 
 

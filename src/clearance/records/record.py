@@ -1,9 +1,10 @@
 """A measurement, an exhibit or a run's ending, with its provenance: dataset, method, seed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from clearance._text import visible
 from clearance.records.encoding import decode, encode
 from clearance.vocabulary import Exhibit, Measurement, Outcome
 
@@ -212,3 +213,27 @@ class RunNote:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"A run must have method, seed, outcome and status; {error}.") from error
+
+
+def made_visible(value: Any) -> Any:
+    r"""The value with every text in it made visible; the same object if nothing changes.
+
+    >>> made_visible({"a": ["b\x1b"]})
+    {'a': ['b\\x1b']}
+    """
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, Mapping):
+        made = {made_visible(key): made_visible(entry) for key, entry in value.items()}
+        return made if any(made.get(key) is not entry for key, entry in value.items()) else value
+    if isinstance(value, list | tuple):
+        if not value or isinstance(value[0], int | float):  # columns of numbers, by far the most
+            return value
+        parts = [made_visible(entry) for entry in value]
+        changed = any(new is not old for new, old in zip(parts, value, strict=True))
+        return type(value)(parts) if changed else value
+    if isinstance(value, Record | ExhibitRecord | RunNote | Measurement | Exhibit):
+        made = {each.name: made_visible(getattr(value, each.name)) for each in fields(value)}
+        changes = {name: new for name, new in made.items() if new is not getattr(value, name)}
+        return replace(value, **changes) if changes else value
+    return value

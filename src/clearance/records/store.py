@@ -19,19 +19,17 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from clearance._files import remove_leftovers, write_together
-from clearance._text import visible
 from clearance.records.derived import SummaryRow, derive
 from clearance.records.encoding import decode, encode
-from clearance.records.record import ExhibitRecord, Record, RunNote, checked, settings
-from clearance.vocabulary import Exhibit, Measurement
+from clearance.records.record import ExhibitRecord, Record, RunNote, checked, made_visible, settings
 
 SCHEMA = 1
 FILE = "report.json"
@@ -51,7 +49,7 @@ class Report:
         versions: Version of each library that was used, by name.
         command: The command line (or call) that makes the report again.
         created: The time, as ISO 8601 text.
-        records: Every measurement.
+        records: Every measurement: a tuple, or one whose runs lie on a shelf.
         exhibits: Every exhibit.
         runs: How each training ended.
 
@@ -66,13 +64,13 @@ class Report:
     versions: Mapping[str, str]
     command: str
     created: str
-    records: tuple[Record, ...] = ()
+    records: Sequence[Record] = ()
     exhibits: tuple[ExhibitRecord, ...] = ()
     runs: tuple[RunNote, ...] = field(default=())
 
     def __post_init__(self) -> None:
         for name in ("recipe", "versions", "command", "created", "records", "exhibits", "runs"):
-            object.__setattr__(self, name, _visible(getattr(self, name)))
+            object.__setattr__(self, name, made_visible(getattr(self, name)))
         _check_once("measurement", (((one.method, one.quantity), one.seed) for one in self.records))
         _check_once("exhibit", ((_identity(one), one.seed) for one in self.exhibits))
 
@@ -263,26 +261,6 @@ def _table_text(record: ExhibitRecord) -> str:
     return text.getvalue()
 
 
-def _visible(value: Any) -> Any:
-    """The value with every text in it made visible; the same object if nothing changes."""
-    if isinstance(value, str):
-        return visible(value)
-    if isinstance(value, Mapping):
-        made = {_visible(key): _visible(entry) for key, entry in value.items()}
-        return made if any(made.get(key) is not entry for key, entry in value.items()) else value
-    if isinstance(value, list | tuple):
-        if not value or isinstance(value[0], int | float):  # columns of numbers, by far the most
-            return value
-        parts = [_visible(entry) for entry in value]
-        changed = any(new is not old for new, old in zip(parts, value, strict=True))
-        return type(value)(parts) if changed else value
-    if isinstance(value, Record | ExhibitRecord | RunNote | Measurement | Exhibit):
-        made = {each.name: _visible(getattr(value, each.name)) for each in fields(value)}
-        changes = {name: new for name, new in made.items() if new is not getattr(value, name)}
-        return replace(value, **changes) if changes else value
-    return value
-
-
 def _exhibit_text(record: ExhibitRecord) -> str:
     return _text(record.to_json()) + "\n"
 
@@ -316,15 +294,16 @@ def _identity(record: ExhibitRecord) -> tuple[Any, ...]:
 
 
 def _check_once(what: str, found: Iterable[tuple[Any, int | None]]) -> None:
-    """Raise ValueError if a thing was found twice for a seed; a set of seeds for each takes least memory."""
+    """Raise ValueError if a thing was found twice for a seed."""
+    known: dict[int | None, int | None] = {}  # each number once in memory
     seeds: dict[Any, set[int | None]] = {}
-    for thing, seed in found:
-        known = seeds.setdefault(thing, set())
-        if seed in known:
+    for thing, each in found:
+        seed, of_thing = known.setdefault(each, each), seeds.setdefault(thing, set())
+        if seed in of_thing:
             raise ValueError(
                 f"A report must hold each {what} once; got {thing} of seed {seed} more than once."
             )
-        known.add(seed)
+        of_thing.add(seed)
 
 
 def _parsed(path: Path) -> dict[str, Any]:

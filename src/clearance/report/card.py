@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ class Card:
     report: Report
 
     @property
-    def records(self) -> tuple[Record, ...]:
+    def records(self) -> Sequence[Record]:
         """Every measurement with its dataset, method and seed."""
         return self.report.records
 

@@ -1,7 +1,7 @@
 """The page on classes that are taken for each other."""
 
 from markupsafe import Markup
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 from clearance.records.derived import SummaryRow
 from clearance.report.audit_page import CLOSE, AuditPage, Finding, Severity, Term, with_ends
@@ -35,7 +35,7 @@ def _worst_pair(findings: Findings) -> list[Finding]:
     if errors == 0:
         return [Finding(TITLE, "fine", Markup("No two classes are confused:") + others)]
     # picked out of all pairs: it stands out where that many errors are unlikely for any of them
-    if min(1.0, pairs * float(binom.sf(errors - 1, share.n, 1 / pairs))) > LEVEL:
+    if min(1.0, pairs * float(bdtrc(errors - 1, share.n, 1 / pairs))) > LEVEL:
         return [Finding(TITLE, "fine", Markup("No two classes stand out among the mistakes.") + others)]
     said = (
         Markup("{}: {} of {} errors, {}.").format(pair, errors, data(share.n, "count"), with_ends(share))
