@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 from matplotlib.collections import LineCollection, PathCollection
 
-from clearance.records.record import ExhibitRecord
+from clearance.records.record import ExhibitRecord, RunNote
+from clearance.records.store import Report
 from clearance.report import drawing
 from clearance.report.audits import with_summaries
 from clearance.report.audits.co_adaptation import LATER, USUAL, curve, partial_data
-from clearance.report.audits.training import MOST_STEPS, training_curves
+from clearance.report.audits.training import MOST_RUNS, MOST_STEPS, training_curves, training_pictures
 from clearance.report.drawing import MOST_POINTS, apart, labelled_cloud
 from clearance.report.findings import Findings
 from clearance.report.svg import as_svg
-from clearance.vocabulary import Exhibit
+from clearance.vocabulary import Exhibit, Outcome
 
 SIZE = (5.0, 3.0)
 
@@ -161,6 +162,24 @@ def test_training_curves_leave_gaps_where_nothing_was_recorded():
         expected = [np.nan if value is None else factor * value for value in columns[name]]
         np.testing.assert_allclose(line.get_ydata(), expected)
         np.testing.assert_array_equal(line.get_xdata(), columns["step"])
+
+
+def test_of_many_runs_the_first_are_drawn():
+    def run(method, seed):
+        columns = {"step": [0, 1, 2], "loss": [2.3, 1.0 + seed, 0.5]}
+        return ExhibitRecord(
+            "digits", method, seed, Exhibit("training", "curve", "curve", columns, "Training.")
+        )
+
+    seeds = {"plain": MOST_RUNS + 5, "foca": 2}
+    notes = [RunNote(m, s, Outcome.FINISHED, "finished") for m, count in seeds.items() for s in range(count)]
+    shown = tuple(run(note.method, note.seed) for note in notes)
+    (drawn,) = training_pictures(
+        Findings(Report({}, {}, "", "", exhibits=shown, runs=tuple(notes)), "digits")
+    )
+    assert len(drawn.files) == MOST_RUNS + 2
+    assert all(f"plain.seed{seed}." in name for seed, name in enumerate(drawn.files[:MOST_RUNS]))
+    assert "of each method the first ones" in drawn.caption
 
 
 def test_long_training_curves_are_thinned_not_smoothed():

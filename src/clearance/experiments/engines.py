@@ -6,6 +6,7 @@ was lost ends in a :class:`LostError`; it may be submitted again.
 
 import contextlib
 import ctypes
+import importlib
 import os
 import pickle  # noqa: TID251 - to and from processes that it has started; no file
 import platform
@@ -48,6 +49,7 @@ def one_thread() -> Iterator[None]:
 Event = Mapping[str, Any]
 WORKER = "from clearance.experiments.engines import work; work(fork={fork})"
 FORKS = sys.platform == "linux"  # elsewhere system libraries that torch uses do not survive a fork
+_LATE = ("scipy.stats", "sklearn.datasets", "sklearn.metrics")  # what tasks import late, once for all copies
 _channel: IO[bytes] | None = None  # to the parent, in a process that `Processes` started
 
 
@@ -282,6 +284,8 @@ def work(*, fork: bool) -> None:
     import torch
 
     torch.set_num_threads(1)
+    for name in _LATE if fork else ():
+        importlib.import_module(name)
     while True:
         try:
             function, arguments, options = pickle.load(tasks)  # noqa: S301 - our parent's

@@ -35,6 +35,7 @@ from clearance.report.tables import Compact, by_method, mean
 from clearance.vocabulary import Scalar
 
 MOST_STEPS = 250
+MOST_RUNS = 20  # of a method, whose lines a picture shows; more hide each other
 
 
 def training_curves(
@@ -98,18 +99,23 @@ WIDE_SIZE = (5.9, 3.3)
 
 
 def training_pictures(findings: Findings) -> list[Picture]:
-    """Loss and error while training, a line per run; one picture each, where any was recorded."""
+    """Loss and error while training, a line per run, of the first runs; one picture each, where any was recorded."""
     records = [one for one in findings.exhibits("training", "curve") if "step" in one.exhibit.columns]
     records = [record for record in records if record.method in findings.methods]
     pictures = []
     for name in ("loss", "error"):
-        shown = [record for record in records if recorded(record.exhibit.columns, name)]
+        of_method = {
+            method: [one for one in records if one.method == method and recorded(one.exhibit.columns, name)]
+            for method in findings.methods
+        }
+        shown = [one for found in of_method.values() for one in found[:MOST_RUNS]]
         runs = [(record.method, record.exhibit.columns) for record in shown]
         if runs:
             drawn = training_curves(runs, name, findings.methods, WIDE_SIZE)
+            few = all(len(found) <= MOST_RUNS for found in of_method.values())
             caption = (
                 f"{name.capitalize()} on the current training batch, with the last layers in use at that step; a "
-                "thin line per run."
+                f"thin line per run{'' if few else ', of each method the first ones'}."
             )
             svg = as_svg(drawn, salt(findings, "training", name), caption)
             pictures.append(Picture(svg, caption, tuple(exhibit_file(record) for record in shown)))
