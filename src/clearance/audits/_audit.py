@@ -84,7 +84,7 @@ def _check_precision(model: Classifier, data: ImageSet) -> None:
 
 
 PART = 256  # images of one part under attack: whole chunks, which a model sees together wherever they are attacked
-FEATURE_BATCHES = 8  # of one part of a set whose features are extracted
+FEATURE_BATCHES, FEATURE_IMAGES = 8, 512  # of one part of a set whose features are extracted, at least
 
 
 class Workers(Protocol):
@@ -179,7 +179,8 @@ class Subject:
         """Features of any images, shape (N, D); those of `train` and `test` are kept."""
         if self.workers is None:
             return extract_features(self.model, data, on_progress=self.progress)
-        parts = parts_of(len(data), FEATURE_BATCHES * batch_size_for(data, device_of(self.model)))
+        size = batch_size_for(self.model, data)
+        parts = parts_of(len(data), max(FEATURE_BATCHES, FEATURE_IMAGES // size) * size)
         return torch.cat(self.workers(extract_features, [(self.model, data.subset(rows)) for rows in parts]))
 
     def by_parts(

@@ -267,7 +267,7 @@ def wrong_when(model: Classifier, data: ImageSet, changed: Callable[[Tensor], Te
     device = device_of(model)
     found = []
     with evaluating(model):
-        for images, labels in data.batches(batch_size_for(data, device)):
+        for images, labels in data.batches(batch_size_for(model, data)):
             logits = model(changed(images.cpu()).to(device)).cpu()
             right = (logits.argmax(dim=1) == labels.cpu()) & logits.isfinite().all(dim=1)
             found.append(~right)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 import torch
-from scipy.special import chdtr, chdtri
+from scipy.special import chdtr, gammaincinv
 from torch import Tensor
 
 from clearance._checks import check_choice
@@ -124,7 +124,7 @@ def _measured(distances: Tensor, width: int, context: dict[str, Scalar]) -> Iter
     if width:
         ratio = float(distances.mean()) / width
         gap = float(kstest(distances.numpy(), lambda x: chdtr(width, x)).statistic)
-        inside = int((distances <= chdtri(width, 1 - REGION)).sum())
+        inside = int((distances <= 2 * gammaincinv(width / 2, REGION)).sum())
     spread = float(distances.std()) / width if width and count > 1 else None
     name = GoodnessOfFit.name
     yield Measurement(name, "distance_ratio", ratio, "ratio", count, spread, context=context)
@@ -150,7 +150,7 @@ def _picture(distances: Tensor, width: int, context: dict[str, Scalar]) -> Exhib
     count = min(PICTURED, len(distances))
     levels = (torch.arange(count, dtype=torch.float64) + 0.5) / count
     columns = {
-        "chi-square": (chdtri(width, 1 - levels.numpy()) / width).tolist(),
+        "chi-square": (2 * gammaincinv(width / 2, levels.numpy()) / width).tolist(),
         "features": (torch.quantile(distances, levels) / width).tolist(),
     }
     caption = (

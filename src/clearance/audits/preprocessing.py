@@ -161,7 +161,7 @@ def right_when(model: Classifier, data: ImageSet, way: InputWay | None = None) -
     device = device_of(model)
     found = []
     with evaluating(model):
-        for images, labels in data.batches(batch_size_for(data, device)):
+        for images, labels in data.batches(batch_size_for(model, data)):
             seen = images.to(device)
             if way is not None:  # undo the model's own normalisation, which comes next
                 seen = way.prepared(seen) * model.std + model.mean

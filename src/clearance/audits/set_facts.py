@@ -11,10 +11,10 @@ from torch import Tensor
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits.performance import difference_interval
 from clearance.data import ImageSet
-from clearance.models.features import batch_size_for
 from clearance.vocabulary import Exhibit, Measurement
 
 SMALLER, LONGER = 0.5, 2.0  # of the median: a shorter side or a proportion from which on a picture is odd
+_BATCH = 64
 COLOUR = 2 / 255  # difference of channels up to which an image is grey
 
 
@@ -143,7 +143,7 @@ def odd_sizes(sizes: tuple[tuple[int, int], ...]) -> list[int]:
 def grey_images(data: ImageSet) -> Tensor:
     """Which images have equal channels, (N,) bool, on the CPU."""
     found = []
-    for images, _ in data.batches(batch_size_for(data, torch.device("cpu"))):
+    for images, _ in data.batches(_BATCH):
         spread = images.amax(dim=1) - images.amin(dim=1)
         found.append((spread.flatten(1).amax(dim=1) <= COLOUR).cpu())
     return torch.cat(found)

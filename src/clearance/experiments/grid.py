@@ -145,17 +145,20 @@ def run_grid(
 
 def _shelved(found: RunFindings, shelf: Shelf) -> RunFindings:
     """The same findings, in little memory: of thousands of runs they would take gigabytes."""
-    return dataclasses.replace(
-        found,
-        records=ShelvedRecords.put(shelf, found.records),
-        exhibits=tuple(
-            dataclasses.replace(
-                one,
-                exhibit=dataclasses.replace(one.exhibit, columns=ShelvedColumns(shelf, one.exhibit.columns)),
-            )
+    with suppress(OSError):  # the disk is full: they stay in memory
+        exhibits = [
+            dataclasses.replace(one.exhibit, columns=ShelvedColumns(shelf, one.exhibit.columns))
             for one in found.exhibits
-        ),
-    )
+        ]
+        return dataclasses.replace(
+            found,
+            records=ShelvedRecords.put(shelf, found.records),
+            exhibits=tuple(
+                dataclasses.replace(one, exhibit=each)
+                for one, each in zip(found.exhibits, exhibits, strict=True)
+            ),
+        )
+    return found
 
 
 def _here(

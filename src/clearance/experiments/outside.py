@@ -257,7 +257,7 @@ def plan_line(model: Classifier, data: RunData, unknown: ImageSet | None, audits
     return (
         f"device {device}; {len(data.train)} training and {len(data.test)} held-out {others}images of "
         f"{'x'.join(map(str, data.test.shape))}; {where}, features {_size(4 * count * width)}, batches of "
-        f"{batch_size_for(data.test, device)}; computing {', '.join(audits)}"
+        f"{batch_size_for(model, data.test)}; computing {', '.join(audits)}"
     )
 
 

@@ -33,13 +33,14 @@ class GaussianMixtureLoss(Loss):
     tr Sigma_k^-1 - D) acts like tau samples of every class spread with variance 1. It bounds the unit of the
     features, and classes that contract to points keep variances near tau / (1 + tau).
 
-    Margin and likelihood pull a feature vector to its mean by (alpha (1 - p_y) + lambda) Sigma_y^-1 (x - mu_y), without
-    bound and from the first step: features that are wide or far away at first, or that the mixture does not tell apart
-    yet, are drawn together to one point before their classes part. So the gradient of these two terms in x is
-    multiplied by p_y min(1, R_y / r), with the posterior p_y of the own class, r = ||x - mu_y|| and R_y half the root
-    mean square of ||mu_k - mu_y|| over the other classes, both in units of Sigma_y: a vector is pulled as far as it
-    is classified, and no harder than one at distance R_y. Near its mean, where p_y is 1, it is the published gradient;
-    the loss itself and the gradients of means and variances are everywhere. Our addition.
+    Margin and likelihood pull a feature vector to its mean by (alpha (1 - q_y) + lambda) Sigma_y^-1 (x - mu_y), with
+    q_y the posterior under the margin, without bound and from the first step: features that are wide or far away at
+    first, or that the mixture does not tell apart yet, are drawn together to one point before their classes part. So
+    the gradient of these two terms in x is multiplied by p_y min(1, R_y / r), with the posterior p_y of the own class,
+    r = ||x - mu_y|| and R_y half the root mean square of ||mu_k - mu_y|| over the other classes, both in units of
+    Sigma_y: a vector is pulled as far as it is classified, and no harder than one at distance R_y. Where p_y is 1 and r
+    at most R_y it is the published gradient; the loss itself and the gradients of means and variances are everywhere.
+    Our addition.
 
     Args:
         alpha: The margin, at least 0; a number or :class:`~clearance.losses.schedules.StepUp`. Released for

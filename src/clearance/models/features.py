@@ -13,23 +13,23 @@ from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier
 
 _LARGEST_BATCH = 128  # with more images, activations of small networks do not fit into a CPU's cache
-_LARGEST_PIXELS = {  # in a batch: activations of deep networks take many times their memory
-    "cpu": 3
-    * 3
-    * 224
-    * 224,  # beyond, they leave the cache, and the system hands out their memory anew each time
-    "accelerator": 64 * 3 * 224 * 224,
-}
+_LARGEST_PIXELS = 64 * 3 * 224 * 224  # in a batch: activations of deep networks take many times their memory
+_LARGEST_PIXELS_CPU = (
+    3 * 3 * 224 * 224
+)  # beyond, they leave the cache, and the system hands out memory anew each time
 
 
-def batch_size_for(data: ImageSet, device: torch.device) -> int:
-    """The batch size for evaluation: 128 small images; of 3x224x224 3 on a CPU, 64 elsewhere; at least one.
+def batch_size_for(model: Classifier, data: ImageSet) -> int:
+    """The batch size for evaluation: 128 small images; of 3x224x224 64, and 3 on a CPU; at least one.
+
+    A model without parameters may compute anywhere, as a function that asks a service.
 
     >>> from clearance.data import gaussian_images
-    >>> batch_size_for(gaussian_images(), torch.device("cpu"))
+    >>> batch_size_for(Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3)), gaussian_images())
     128
     """
-    pixels = _LARGEST_PIXELS["cpu" if device.type == "cpu" else "accelerator"]
+    here = next(model.parameters(), None) is not None and device_of(model).type == "cpu"
+    pixels = _LARGEST_PIXELS_CPU if here else _LARGEST_PIXELS
     return min(_LARGEST_BATCH, max(1, pixels // math.prod(data.shape)))
 
 
@@ -99,7 +99,7 @@ def extract_features(
     features: Tensor | None = None
     at = 0
     with evaluating(model):
-        for images, _ in data.batches(batch_size or batch_size_for(data, device)):
+        for images, _ in data.batches(batch_size or batch_size_for(model, data)):
             part = answered(model.features, images.to(device), data, at)
             if features is None:
                 # filled in place: joining the parts at the end would hold all features twice
@@ -126,7 +126,7 @@ def predictions(model: Classifier, data: ImageSet, batch_size: int | None = None
     torch.Size([6])
     """
     device = device_of(model)
-    size = batch_size or batch_size_for(data, device)
+    size = batch_size or batch_size_for(model, data)
     with evaluating(model):
         logits = torch.cat(
             [
@@ -148,7 +148,7 @@ def predictions_from(
     >>> torch.equal(predictions_from(model, extract_features(model, data), data), predictions(model, data))
     True
     """
-    size = batch_size or batch_size_for(data, device_of(model))
+    size = batch_size or batch_size_for(model, data)
     with evaluating(model):
         logits = torch.cat(
             [

@@ -89,7 +89,8 @@ class _Numbers:
 
     def __init__(self, first: Measurement) -> None:
         self.first = first
-        self.seeds, self.values, self.spreads = array("q"), array("d"), array("d")
+        self.seeds: list[int] = []
+        self.values, self.spreads = array("d"), array("d")
         self.counts: set[int] = set()
 
     def add(self, record: Record) -> None:

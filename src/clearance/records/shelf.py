@@ -6,15 +6,13 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from clearance.records.record import Record, made_visible
 
-IN_MEMORY = 32 * 2**20  # bytes, before they go to the file
-
 
 class Shelf:
-    """A temporary file of things, in memory while they are few; the last that was read is kept.
+    """A temporary file of things; the last that was read is kept. Threads and forked processes may read it together.
 
     >>> shelf = Shelf()
     >>> place = shelf.put({"x": [1, 2]})
@@ -23,25 +21,41 @@ class Shelf:
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed with the last thing on it
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the last thing on it
         weakref.finalize(self, self._file.close)
+        self._end = 0
         self._lock = threading.Lock()
-        self._read: tuple[int, Any] = (-1, None)
+        self._read: tuple[Place | None, Any] = (None, None)
 
-    def put(self, thing: Any) -> int:
-        """Where it lies."""
+    def put(self, thing: Any) -> "Place":
+        """Where it lies.
+
+        Raises:
+            OSError: If the disk is full; what lies there can still be read.
+        """
+        data = memoryview(pickle.dumps(thing, pickle.HIGHEST_PROTOCOL))
         with self._lock:
-            place = self._file.seek(0, os.SEEK_END)
-            pickle.dump(thing, self._file, pickle.HIGHEST_PROTOCOL)
+            place = Place(self._end, len(data))
+            while data:
+                written = os.pwrite(self._file.fileno(), data, place.start + place.length - len(data))
+                data = data[written:]
+            self._end = place.start + place.length
         return place
 
-    def at(self, place: int) -> Any:
+    def at(self, place: "Place") -> Any:
         """The thing that lies there."""
-        with self._lock:
-            if self._read[0] != place:
-                self._file.seek(place)
-                self._read = (place, pickle.load(self._file))  # noqa: S301 - our own file
-            return self._read[1]
+        kept, thing = self._read
+        if kept != place:
+            thing = pickle.loads(os.pread(self._file.fileno(), place.length, place.start))  # noqa: S301 - our own file
+            self._read = (place, thing)
+        return thing
+
+
+class Place(NamedTuple):
+    """Where something lies on a shelf, in bytes."""
+
+    start: int
+    length: int
 
 
 class ShelvedColumns(Mapping[str, Sequence[Any]]):
@@ -85,7 +99,7 @@ class ShelvedRecords(Sequence[Record]):
 
     __slots__ = ("_length", "_parts")
 
-    def __init__(self, parts: Sequence[tuple[Shelf, int, int]]) -> None:
+    def __init__(self, parts: Sequence[tuple[Shelf, Place, int]]) -> None:
         self._parts = parts  # shelf, place and number of each run's records
         self._length = sum(number for _, _, number in parts)
 

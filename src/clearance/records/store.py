@@ -79,7 +79,7 @@ class Report:
         """Every derived number, computed from the records (see `derive`)."""
         return derive(self.records, next(iter(self.methods), None))
 
-    @property
+    @cached_property
     def methods(self) -> tuple[str, ...]:
         """Names of the methods in the order of the runs, then of the records; the first is the baseline.
 

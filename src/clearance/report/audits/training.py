@@ -1,6 +1,7 @@
 """The page on training: loss and error step by step, errors epoch by epoch, what early stopping would have given."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -104,10 +105,7 @@ def training_pictures(findings: Findings) -> list[Picture]:
     records = [record for record in records if record.method in findings.methods]
     pictures = []
     for name in ("loss", "error"):
-        of_method = {
-            method: [one for one in records if one.method == method and recorded(one.exhibit.columns, name)]
-            for method in findings.methods
-        }
+        of_method = {method: _first(records, method, name) for method in findings.methods}
         shown = [one for found in of_method.values() for one in found[:MOST_RUNS]]
         runs = [(record.method, record.exhibit.columns) for record in shown]
         if runs:
@@ -120,6 +118,12 @@ def training_pictures(findings: Findings) -> list[Picture]:
             svg = as_svg(drawn, salt(findings, "training", name), caption)
             pictures.append(Picture(svg, caption, tuple(exhibit_file(record) for record in shown)))
     return [*pictures, *_weak_heads(findings)]
+
+
+def _first(records: Iterable[ExhibitRecord], method: str, name: str) -> list[ExhibitRecord]:
+    """The first runs of a method that have recorded it, one more than are shown if there are."""
+    having = (one for one in records if one.method == method and recorded(one.exhibit.columns, name))
+    return list(itertools.islice(having, MOST_RUNS + 1))
 
 
 def _weak_heads(findings: Findings) -> list[Picture]:
