@@ -127,7 +127,8 @@ AUDITS = {
     "performance": AuditCase(Performance(), {"recall": 0.0, "behind": 0.0}),
     "mistakes": AuditCase(Mistakes(confident=0.37), {"confident_share": 1.0}),
     "minimal_perturbation": AuditCase(
-        MinimalPerturbation(images=12, steps=5, queries=5), {"median_flip": 0.0, "noise_flipped": 1.0}
+        MinimalPerturbation(images=12, steps=5, queries=5),
+        {"median_flip": 0.0, "noise_flipped": 1.0, "accuracy_under_attack": 0.0},
     ),
     "robustness": AuditCase(
         Robustness(epsilons={"inf": (0.03,), "2": (0.07,)}, steps=5, queries=10),

@@ -44,7 +44,14 @@ class Rounding(nn.Module):
 
 
 def found(model: Classifier, data: ImageSet, **settings):
-    return {m.name: m for m in MinimalPerturbation(**settings)(model, data, data).measurements}
+    measured = MinimalPerturbation(**settings)(model, data, data).measurements
+    return {m.name: m for m in measured if m.name != "accuracy_under_attack"}
+
+
+def under_attack(data: ImageSet, **settings):
+    """Accuracy by radius."""
+    measured = MinimalPerturbation(**settings)(network(), data, data).measurements
+    return {m.context["epsilon"]: m for m in measured if m.name == "accuracy_under_attack"}
 
 
 DISTANCES = torch.linspace(0.01, 0.21, 41)
@@ -58,6 +65,17 @@ def test_the_median_of_known_distances():
     assert numbers["no_gradient"].value == 0.0
     # the mean of four uniform numbers of radius 0.11 rarely reaches an image's own distance
     assert numbers["noise_flipped"].value < 0.3
+
+
+def test_accuracy_under_attack_counts_images_farther_than_the_usual_radii():
+    at = under_attack(two_pixels(DISTANCES))
+    assert {radius: round(m.value * 41) for radius, m in at.items()} == {0.1: 23, 0.3: 0}
+    assert all(m.n == 41 and m.low <= m.value <= m.high for m in at.values())
+    data = two_pixels(DISTANCES)
+    wrong = ImageSet(data.images, 1 - data.labels, data.classes)
+    assert [m.value for m in under_attack(wrong).values()] == [0.0, 0.0]
+    (length,) = under_attack(data, norm="2").values()  # twice as long: none is 0.5 away
+    assert (length.context["epsilon"], length.value) == (0.5, 0.0)
 
 
 def test_in_norm_two_the_distance_is_twice_as_long_for_four_pixels():

@@ -78,6 +78,17 @@ def flips(noise=0.001, missed=0.0, blind=0.0):
     ]
 
 
+def test_accuracy_under_attack_is_said_with_its_radius():
+    under = [
+        measured("minimal_perturbation", "accuracy_under_attack", share, n=200, low=share, high=share + 0.02,
+                 better="higher", norm="inf", epsilon=radius)
+        for radius, share in ((2 / 255, 0.61), (8 / 255, 0.03))
+    ]  # fmt: skip
+    text = said(report_of(*flips(), *under))["Minimal perturbation"]
+    assert "At 2.00/255, at most 61" in text
+    assert "At 8.00/255, at most 3" in text
+
+
 def test_without_a_change_that_flips_half_of_the_images_none_is_named():
     never = replace(flips()[0], value=math.inf, low=0.2, high=math.inf)
     text = said(report_of(never, *flips()[1:]))["Minimal perturbation"]

@@ -16,7 +16,7 @@ from clearance.attacks.square import SquareSearch
 from clearance.attacks.transfer import straight_through
 from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
 from clearance.audits._samples import fixed_images
-from clearance.audits.robustness import Target, norm_name
+from clearance.audits.robustness import Target, norm_name, usual_radii
 from clearance.data import ImageSet
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
@@ -35,13 +35,17 @@ class MinimalPerturbation(Audit):
     ``noise_flipped`` is the share of right images that one draw of uniform noise flips: where it is far below a
     half, the change has to be aimed. Nothing depends on the scale of logits.
 
+    ``accuracy_under_attack``, one number for each usual radius (:data:`clearance.audits.robustness.RADII`), is the
+    share of images that are right and that no change found within the radius makes wrong. It is an upper bound: the
+    audit ``robustness`` attacks harder and may find fewer.
+
     The alarm: ``missed_flips`` is the share of right images farther than the median that a search without
     gradients flips within it, and ``no_gradient`` the share whose logit margin has no gradient. Either far
     above 0 says that the median may be too long: the classifier hides its gradients. The search goes past rounding
     (:func:`clearance.attacks.straight_through`), but not past everything that hides them.
 
-    Without a right image ``median_flip`` is 0 and ``noise_flipped`` 1. ``median_flip`` is infinite where for half of
-    the images none was found.
+    Without a right image ``median_flip`` and ``accuracy_under_attack`` are 0 and ``noise_flipped`` 1. ``median_flip``
+    is infinite where for half of the images none was found.
 
     Exhibit ``median_flip``, of kind ``per_image``: the distance of each image, none where the answer is wrong already,
     so that two models can be compared over the images that both are right on.
@@ -60,7 +64,7 @@ class MinimalPerturbation(Audit):
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
     >>> found = MinimalPerturbation(steps=5, queries=5)(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
     >>> [m.name for m in found.measurements]
-    ['median_flip', 'noise_flipped', 'missed_flips', 'no_gradient']
+    ['median_flip', 'accuracy_under_attack', 'accuracy_under_attack', 'noise_flipped', 'missed_flips', 'no_gradient']
     """
 
     name: ClassVar[str] = "minimal_perturbation"
@@ -85,8 +89,9 @@ class MinimalPerturbation(Audit):
             target = Target(subject.model, data.images, data.labels, seed=subject.seed)
             right = int(target.right.sum())
             if not right:
-                found = self._size(torch.zeros(1)), *self._shares(NOTHING_RIGHT, 1)
-                return Findings(found, (self._image_by_image(data, target.right, torch.zeros(0)),))
+                found = [self._size(torch.zeros(1)), *self._within(data, torch.zeros(0))]
+                found += self._shares(NOTHING_RIGHT, 1)
+                return Findings(tuple(found), (self._image_by_image(data, target.right, torch.zeros(0)),))
             distances = self._distances(subject, target)
             subject.progress(SEARCH, 100)  # a search without gradients follows
             size = self._size(distances)
@@ -94,7 +99,7 @@ class MinimalPerturbation(Audit):
             blind = round(target.blind("logit_margin") * right)
         counts = {"noise_flipped": flipped, "missed_flips": missed, "no_gradient": blind}
         shown = self._image_by_image(data, target.right, distances)
-        return Findings((size, *self._shares(counts, right)), (shown,))
+        return Findings((size, *self._within(data, distances), *self._shares(counts, right)), (shown,))
 
     def _distances(self, subject: Subject, target: Target) -> Tensor:
         images, labels = target.images[target.right], target.labels[target.right]
@@ -132,6 +137,20 @@ class MinimalPerturbation(Audit):
         return Measurement(
             self.name, "median_flip", value, "pixel units", len(distances), better="higher", context=context
         )
+
+    def _within(self, data: ImageSet, distances: Tensor) -> list[Measurement]:
+        found = []
+        for radius in usual_radii(data.images)[str(self.norm)]:
+            left = int((distances > radius).sum())
+            low, high = wilson_interval(left, len(data))
+            context: dict[str, Scalar] = {"norm": self.norm, "epsilon": radius, "interval": "wilson 95 %"}
+            found.append(
+                Measurement(
+                    self.name, "accuracy_under_attack", left / len(data), "fraction", len(data), low=low, high=high,
+                    better="higher", context=context,
+                )
+            )  # fmt: skip
+        return found
 
     def _image_by_image(self, data: ImageSet, right: Tensor, distances: Tensor) -> Exhibit:
         found = iter(distances.tolist())

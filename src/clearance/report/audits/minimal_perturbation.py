@@ -5,7 +5,7 @@ import math
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
-from clearance.report.audit_page import ALARM, AuditPage, Finding, Term
+from clearance.report.audit_page import ALARM, AuditPage, Finding, Term, with_ends
 from clearance.report.findings import Findings
 from clearance.report.numbers import data, half_width, levels
 
@@ -24,14 +24,18 @@ def _flip_size(findings: Findings) -> list[Finding]:
     if size is None or noise is None:
         return []
     said = Markup(
-        "For half of the correctly classified images, changing every pixel by at most {} of the range from black to"
-        " white changes the prediction; random noise of that size changes it for {}."
-    ).format(_size_with_ends(size), data(noise.value, noise.unit))
+        "For half of the correctly classified images, {} changes the prediction; random noise of that size changes it"
+        " for {}."
+    ).format(_change(size), data(noise.value, noise.unit))
     if not math.isfinite(size.value):
         said = Markup(
             "For half of the correctly classified images or more, the search found no change that changes the"
             " prediction."
         )
+    for under in findings.rows("mean", "minimal_perturbation", "accuracy_under_attack"):
+        radius = float(under.context["epsilon"])
+        of_size = data(radius, "") if _is_length(under) else levels(radius)
+        said += Markup(" At {}, at most {} of all images are right.").format(of_size, with_ends(under))
     doubts = [
         words.format(data(row.value, row.unit))
         for name, words in DOUBTS.items()
@@ -50,12 +54,23 @@ def _flip_size(findings: Findings) -> list[Finding]:
     ]
 
 
-def _size_with_ends(size: SummaryRow) -> Markup:
+def _is_length(row: SummaryRow) -> bool:
+    return row.context.get("norm") == "2"
+
+
+def _change(size: SummaryRow) -> Markup:
+    """A change of the median size, with its interval."""
     half = half_width(size.low, size.high)
-    if size.low is None or size.high is None or half is None:
-        return levels(size.value)
-    ends = Markup("{} to {}").format(levels(size.low, half), levels(size.high, half))
-    return Markup("{} ({})").format(levels(size.value, half), ends)
+
+    def shown(value: float) -> Markup:
+        return data(value, "", half) if _is_length(size) else levels(value, half)
+
+    found = shown(size.value)
+    if size.low is not None and size.high is not None:
+        found += Markup(" ({} to {})").format(shown(size.low), shown(size.high))
+    if _is_length(size):
+        return Markup("a change of Euclidean length {}, with pixels from 0 to 1,").format(found)
+    return Markup("changing every pixel by at most {} of the range from black to white").format(found)
 
 
 PAGE = AuditPage(
@@ -72,6 +87,12 @@ PAGE = AuditPage(
             "classified images. Pixels range from 0 to 1.",
             "Higher is better.",
             "It is the smallest change found: there may be smaller ones. Read it together with its warnings.",
+        ),
+        "accuracy_under_attack": Term(
+            "Accuracy under this attack",
+            "The share of images that are right and that no change found within the radius makes wrong.",
+            "Higher is better.",
+            "It is an upper bound: the audit robustness attacks harder and may find fewer.",
         ),
         "noise_flipped": Term(
             "Flipped by noise of that size",
