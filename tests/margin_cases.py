@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearance.geometry.first_order import first_order_distance
+from clearance._first_order import first_order_distance
 from clearance.losses.margins import Ruler, gaps_and_norms
 from clearance.models import Classifier
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from class_planes import class_plane, nearest_distances
 from clearance import linear
+from clearance._first_order import dual_norm
 from clearance.audits import BoundaryDistance
 from clearance.audits.boundary_distance import (
     NearestRival,
@@ -23,7 +24,6 @@ from clearance.audits.boundary_distance import (
     unreliable,
 )
 from clearance.data import ImageSet
-from clearance.geometry.first_order import dual_norm
 from clearance.linear.hyperplane import mirrored
 from clearance.models import Classifier
 

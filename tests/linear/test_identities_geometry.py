@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from clearance.geometry.first_order import dual_norm
+from clearance._first_order import dual_norm
 from clearance.linear import (
     Hyperplane,
     adversarial_distance,

@@ -12,7 +12,7 @@ from torch.nn.utils.parametrizations import spectral_norm
 from torch.utils.checkpoint import checkpoint
 
 from clearance import Outputs
-from clearance.geometry.first_order import dual_exponent, first_order_distance
+from clearance._first_order import dual_exponent, first_order_distance
 from clearance.losses import DistanceSettings, LargeMarginLoss, margin_distances
 from clearance.losses.margins import Ruler, gaps_and_norms
 from clearance.models import Classifier

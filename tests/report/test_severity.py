@@ -103,12 +103,11 @@ def test_confidence(value, low, high, severity):
 def test_a_pair_with_half_of_the_errors(errors, of, images, pairs, severity):
     shown = Exhibit(
         "confusions", "pairs", "histogram",
-        {"pair": ["7 and 8"], "errors": [errors], "closeness": [3.0]}, "Pairs.",
+        {"pair": ["7 and 8"], "errors": [errors]}, "Pairs.", {"pairs": pairs},
     )  # fmt: skip
     found = (
         measured("accuracy", "error", of / images, 0.0, 1.0, images, split="test"),
         measured("confusions", "worst_share", errors / of, 0.0, 1.0, of, split="test"),
-        measured("confusions", "worst_closeness", 3.0, n=pairs, unit="ratio", split="test"),
     )
     assert severity_of("Worst pair", *found, exhibits=[shown]) == severity
 

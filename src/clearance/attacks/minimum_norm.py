@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_non_negative
+from clearance._first_order import dual_norm, first_order_distance
 from clearance._precision import at_least_float32
 from clearance.attacks.attack import CHUNK, Attacked, Batch, Model, gradients_of, logits_of, rescored
 from clearance.attacks.balls import as_norm, check_bounds, check_norm, chosen, norm_of, projected
 from clearance.attacks.losses import logit_margin
-from clearance.geometry.first_order import dual_norm, first_order_distance
 from clearance.vocabulary import Bounds
 
 FARTHER = (1.0005, 1.002, 1.01, 1.02)

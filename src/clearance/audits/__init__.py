@@ -20,7 +20,7 @@
 | CommonCorruptions | How accurate is the classifier on images with common corruptions? |
 | LabelSuspects | Which labels look wrong, one by one and between two classes? |
 | SetFacts | Is anything odd about the sets themselves: errors, files, sizes, colours, class sizes? |
-| Confusions | Which two classes are confused most, and how close are their features? |
+| Confusions | Which two classes are confused most? |
 | Mistakes | Which images are wrong, and how sure is it of them? |
 | MinimalPerturbation | What is the smallest change of an image that changes the prediction? |
 | OutOfDistribution | How many out-of-distribution images does a threshold reject? |

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count
+from clearance._first_order import dual_norm, first_order_distance
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.transfer import has_steps
 from clearance.audits._audit import Audit, Findings, Subject, named_class
@@ -17,7 +18,6 @@ from clearance.audits._samples import fixed_images, fixed_rows
 from clearance.audits.minimal_perturbation import minimum_distances
 from clearance.audits.robustness import checked_logits
 from clearance.data import ImageSet
-from clearance.geometry.first_order import dual_norm, first_order_distance
 from clearance.geometry.nearest import squared_distances
 from clearance.losses.margins import margin_distances
 from clearance.models._running import dtype_of, evaluating, filters_channels_last

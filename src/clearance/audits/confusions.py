@@ -1,7 +1,6 @@
-"""Which two classes are confused most, and how close are their features?"""
+"""Which two classes are confused most?"""
 
 import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,26 +10,18 @@ from torch import Tensor
 
 from clearance._checks import check_count
 from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
-from clearance.audits._heads import are_a_cloud
-from clearance.geometry.scatter import class_distance_normalised_variances, class_scatter
 from clearance.vocabulary import Exhibit, Measurement
 
 
 @dataclass(frozen=True)
 class Confusions(Audit):
-    """The pair of classes with the most errors between them, and how near their features lie.
+    """The pair of classes with the most errors between them.
 
     share = (images of a called b + images of b called a) / all errors,   for the pair with the largest share
-    closeness = median separation of all pairs / separation of that pair
-    separation = distance of the two class means / sqrt(sum of the classes' variances)
 
-    The separation has no unit: features times a constant give the same number. A closeness of 3 means that the
-    two classes lie three times nearer, for their own spread, than the median pair.
-
-    Measurements, on held-out images: ``worst_share`` with a 95 % Wilson interval over the errors (0 where nothing is
-    wrong), ``worst_closeness`` (of the pair with the most errors; of the nearest pair where nothing is wrong) and
-    ``largest_closeness`` (of the nearest pair). The exhibit names the pairs, worst first. With two classes there is one
-    pair, and each closeness is 1.
+    Measurement, on held-out images: ``worst_share`` with a 95 % Wilson interval over the errors; 0 where nothing is
+    wrong. The exhibit names the pairs, worst first. How near the classes' features lie is what
+    :class:`~clearance.audits.ClassScatter` measures.
 
     Errors of no pair have their own shares of all errors, measured only where there are any, and their own last rows in
     the exhibit: ``outside_share``, answers of an output beyond the classes, and ``unanswered_share``, logits that are
@@ -39,8 +30,7 @@ class Confusions(Audit):
     Args:
         shown: Pairs that the exhibit names at most.
 
-    Misleads: the pair is picked by its own count, so its share on new images will on average be smaller. Where all
-    features are equal, closeness is infinite.
+    Misleads: the pair is picked by its own count, so its share on new images will on average be smaller.
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images
@@ -48,32 +38,25 @@ class Confusions(Audit):
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
     >>> found = Confusions()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
     >>> [m.name for m in found.measurements]
-    ['worst_share', 'worst_closeness', 'largest_closeness']
+    ['worst_share']
     """
 
     name: ClassVar[str] = "confusions"
-    question: ClassVar[str] = "Which two classes are confused most, and how close are their features?"
+    question: ClassVar[str] = "Which two classes are confused most?"
     shown: int = 20
 
     def __post_init__(self) -> None:
         check_count("shown", self.shown)
 
     def examine(self, subject: Subject) -> Findings:
-        """Count errors by pair, measure separations, and name the worst."""
+        """Count errors by pair, and name the worst."""
         errors, of_no_pair = pair_errors(subject.test_predictions, subject.test.labels, subject.classes)
         total = int(errors.sum()) + sum(of_no_pair.values())
-        closeness = self._closeness(subject)
-        # ties, and a model without errors: the nearer pair first
-        order = sorted(range(len(errors)), key=lambda k: (-int(errors[k]), -float(closeness[k])))
-        worst = order[0]
+        order = errors.argsort(descending=True, stable=True).tolist()
+        shares = {"worst": int(errors[order[0]]), **of_no_pair}
         return Findings(
-            (
-                self._share("worst_share", int(errors[worst]), total),
-                self._ratio("worst_closeness", float(closeness[worst]), len(errors)),
-                self._ratio("largest_closeness", float(closeness.max()), len(errors)),
-                *(self._share(f"{kind}_share", count, total) for kind, count in of_no_pair.items()),
-            ),
-            (self._named(subject, errors, closeness, order[: self.shown], of_no_pair),),
+            tuple(self._share(f"{kind}_share", count, total) for kind, count in shares.items()),
+            (self._named(subject, errors, order[: self.shown], of_no_pair),),
         )
 
     def _share(self, name: str, count: int, total: int) -> Measurement:
@@ -83,33 +66,16 @@ class Confusions(Audit):
             better="lower", context={"split": "test", "interval": "wilson 95 % over errors"},
         )  # fmt: skip
 
-    def _closeness(self, subject: Subject) -> Tensor:
-        """Of every pair, in the order of itertools.combinations."""
-        if not are_a_cloud(subject.test_features):
-            return torch.full((math.comb(subject.classes, 2),), math.inf, dtype=torch.float64)
-        cloud = class_scatter(subject.test_features, subject.test.labels, subject.classes)
-        near = (2 * class_distance_normalised_variances(cloud)).sqrt()  # 1 / separation
-        far = near.median()
-        return torch.where(near > 0, near / far, 1.0).cpu() if bool(far > 0) else torch.ones_like(near).cpu()
-
-    def _ratio(self, name: str, value: float, pairs: int) -> Measurement:
-        return Measurement(self.name, name, value, "ratio", pairs, better="lower", context={"split": "test"})
-
     def _named(
-        self,
-        subject: Subject,
-        errors: Tensor,
-        closeness: Tensor,
-        order: list[int],
-        of_no_pair: Mapping[str, int],
+        self, subject: Subject, errors: Tensor, order: list[int], of_no_pair: Mapping[str, int]
     ) -> Exhibit:
         pairs = list(itertools.combinations(subject.test.classes, 2))
         columns: dict[str, list[Any]] = {
             "pair": [*(" and ".join(pairs[k]) for k in order), *(OF_NO_PAIR[kind] for kind in of_no_pair)],
             "errors": [*(int(errors[k]) for k in order), *of_no_pair.values()],
-            "closeness": [*(float(closeness[k]) for k in order), *(None for _ in of_no_pair)],
         }
-        return Exhibit(self.name, "pairs", "histogram", columns, "Errors between two classes, most first.")
+        caption = "Errors between two classes, most first."
+        return Exhibit(self.name, "pairs", "histogram", columns, caption, {"pairs": len(pairs)})
 
 
 OF_NO_PAIR = {"outside": "an output beyond the classes", "unanswered": "logits that are not finite"}

@@ -197,7 +197,7 @@ AUDITS = {
     ),
     "confusions": Entry(
         "clearance.audits.confusions:Confusions",
-        "Which two classes are confused most, and how close are their features?",
+        "Which two classes are confused most?",
     ),
     "performance": Entry(
         "clearance.audits.performance:Performance",

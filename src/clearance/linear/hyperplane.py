@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clearance.geometry.first_order import dual_exponent, dual_norm, first_order_distance
+from clearance._first_order import dual_exponent, dual_norm, first_order_distance
 from clearance.linear._arguments import (
     SMALLEST,
     Points,

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative, check_positive
+from clearance._first_order import first_order_distance
 from clearance._precision import at_least_float32
-from clearance.geometry.first_order import first_order_distance
 from clearance.losses._loss import Loss, check_labels
 from clearance.losses.margins import (
     Ruler,

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from clearance._checks import check_choice, check_count, check_non_negative
+from clearance._first_order import dual_exponent, dual_norm, first_order_distance
 from clearance._precision import at_least_float32
 from clearance.data.image_set import check_pixels
-from clearance.geometry.first_order import dual_exponent, dual_norm, first_order_distance
 from clearance.models.classifier import ALWAYS, Classifier, check_classifier
 from clearance.tensors import GivenOutputs, Outputs, check_class_numbers
 

@@ -18,12 +18,12 @@ FEWEST = 5  # ... and it has at least so many errors
 
 def _worst_pair(findings: Findings) -> list[Finding]:
     share = findings.row("mean", "confusions", "worst_share")
-    closeness = findings.row("mean", "confusions", "worst_closeness")
     named = findings.exhibits("confusions", "pairs")
-    if share is None or closeness is None or not named or not share.n:
+    if share is None or not named or not share.n:
         return []
-    columns = named[0].exhibit.columns
-    errors, pair, pairs = int(columns["errors"][0]), str(columns["pair"][0]), int(closeness.n or 1)
+    shown = named[0].exhibit
+    errors, pair = int(shown.columns["errors"][0]), str(shown.columns["pair"][0])
+    pairs = int(shown.context["pairs"])
     others, outside = _of_no_pair(findings)
     if errors == 0 and not others:
         return [Finding(TITLE, "fine", Markup("No test image is wrong, so no two classes are confused."))]
@@ -71,10 +71,7 @@ def _of_no_pair(findings: Findings) -> tuple[Markup, SummaryRow | None]:
 
 PAGE = AuditPage(
     title="Confused classes",
-    reading=(
-        "If one pair has a large share of the errors, check its labels; a closeness of one is that of the median "
-        "pair, more is nearer."
-    ),
+    reading="If one pair has a large share of the errors, look at its images and check its labels.",
     place=24,
     glossary={
         "worst_share": Term(
@@ -96,19 +93,6 @@ PAGE = AuditPage(
             "Of all wrong test images, the share whose logits are NaN or infinite.",
             "It should be 0 %; this row is there only where it is not.",
             "Such an error is between no two of the classes.",
-        ),
-        "worst_closeness": Term(
-            "How much nearer the worst pair lies",
-            "The distance between two classes' means, for their own spread: that of the median pair over that of the "
-            "pair with most errors.",
-            "At 1 the pair lies as far apart as the median pair; at 3 it is three times nearer.",
-            "Without any mistake it is the number of the nearest pair.",
-        ),
-        "largest_closeness": Term(
-            "How much nearer the nearest pair lies",
-            "The same for the two classes that lie nearest.",
-            "Lower is better.",
-            "Two classes may lie close together and still be separated.",
         ),
     },
     drawn=("pairs",),  # the confusion matrix shows them

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from clearance.geometry.first_order import dual_exponent, dual_norm, first_order_distance
+from clearance._first_order import dual_exponent, dual_norm, first_order_distance
 
 NORMS = [1.0, 1.2, 1.5, 2.0, 3.0, 10.0, math.inf]
 
