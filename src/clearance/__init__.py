@@ -21,6 +21,7 @@ The map; an import goes down only::
     geometry/       a labelled cloud of features, as pure functions
     _checks _rng    argument checks; one seed, many streams    _files  atomic writes    _text  names as visible text
     _precision      at least float32; _describe  settings as JSON, weights as a digest; _processes  several of them
+    _first_order    dual norms, the first-order distance to a boundary
     tensors         Outputs, LossTerms
     vocabulary      Measurement, Exhibit, Bounds, Status
 
