@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clearance.records import Record, Report
-from clearance.records.shelf import Shelf, ShelvedColumns, ShelvedRecords
+from clearance.records.shelf import IN_MEMORY, Shelf, ShelvedColumns, ShelvedRecords
 from clearance.vocabulary import Measurement
 
 
@@ -88,16 +88,18 @@ def test_columns_are_the_mapping():
     assert pickle.loads(pickle.dumps(shelved)) == columns
 
 
-def test_threads_read_it_while_it_grows():
+@pytest.mark.parametrize("size", [10, IN_MEMORY // 100])
+def test_threads_read_it_while_it_grows(size):
+    """In memory, and where most of it is in the file."""
     shelf = Shelf()
-    places = [shelf.put(number) for number in range(500)]
+    places = [shelf.put((number, bytes(size))) for number in range(300)]
 
     def wrong():
         shelf.put("more")
-        return sum(shelf.at(place) != number for number, place in enumerate(places))
+        return sum(shelf.at(place) != (number, bytes(size)) for number, place in enumerate(places))
 
     with ThreadPoolExecutor(4) as threads:
-        found = [threads.submit(wrong) for _ in range(8)]
+        found = [threads.submit(wrong) for _ in range(4)]
     assert not any(one.result() for one in found)
 
 
@@ -111,4 +113,4 @@ def test_a_shelf_takes_less_memory_than_objects():
         return used
 
     shelf = Shelf()
-    assert taken(lambda run: ShelvedRecords.put(shelf, run)) < 0.1 * taken(tuple)
+    assert taken(lambda run: ShelvedRecords.put(shelf, run)) < 0.4 * taken(tuple)

@@ -6,13 +6,17 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from clearance.records.record import Record, made_visible
 
+IN_MEMORY = 4 * 2**20  # bytes, before things go to a file
+
 
 class Shelf:
-    """A temporary file of things; the last that was read is kept. Threads and forked processes may read it together.
+    """Things as bytes, in memory while they are few, then in a temporary file; the last that was read is kept.
+
+    Threads and forked processes may read it together.
 
     >>> shelf = Shelf()
     >>> place = shelf.put({"x": [1, 2]})
@@ -21,9 +25,8 @@ class Shelf:
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the last thing on it
-        weakref.finalize(self, self._file.close)
-        self._end = 0
+        self._file: IO[bytes] | None = None
+        self._held = self._end = 0  # bytes in memory, in the file
         self._lock = threading.Lock()
         self._read: tuple[Place | None, Any] = (None, None)
 
@@ -33,29 +36,40 @@ class Shelf:
         Raises:
             OSError: If the disk is full; what lies there can still be read.
         """
-        data = memoryview(pickle.dumps(thing, pickle.HIGHEST_PROTOCOL))
+        data = pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
         with self._lock:
-            place = Place(self._end, len(data))
-            while data:
-                written = os.pwrite(self._file.fileno(), data, place.start + place.length - len(data))
-                data = data[written:]
-            self._end = place.start + place.length
+            if self._held + len(data) <= IN_MEMORY:
+                self._held += len(data)
+                return Place(data)
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the last thing on it
+                weakref.finalize(self, self._file.close)
+            place = Place(None, self._end, len(data))
+            left = memoryview(data)
+            while left:
+                left = left[os.pwrite(self._file.fileno(), left, self._end + len(data) - len(left)) :]
+            self._end += len(data)
         return place
 
     def at(self, place: "Place") -> Any:
         """The thing that lies there."""
         kept, thing = self._read
-        if kept != place:
-            thing = pickle.loads(os.pread(self._file.fileno(), place.length, place.start))  # noqa: S301 - our own file
+        if kept is not place:
+            data = place.data
+            if data is None:
+                assert self._file is not None
+                data = os.pread(self._file.fileno(), place.length, place.start)
+            thing = pickle.loads(data)  # noqa: S301 - our own
             self._read = (place, thing)
         return thing
 
 
 class Place(NamedTuple):
-    """Where something lies on a shelf, in bytes."""
+    """Where something lies on a shelf: its bytes, or where they are in the file."""
 
-    start: int
-    length: int
+    data: bytes | None
+    start: int = 0
+    length: int = 0
 
 
 class ShelvedColumns(Mapping[str, Sequence[Any]]):
