@@ -93,9 +93,8 @@ class _Numbers:
         self.values, self.spreads = array("d"), array("d")
         self.counts: set[int] = set()
 
-    def add(self, record: Record) -> None:
-        found = record.measurement
-        self.seeds.append(record.seed)
+    def add(self, found: Measurement, seed: int) -> None:
+        self.seeds.append(seed)
         self.values.append(found.value)
         if found.spread is not None:
             self.spreads.append(found.spread)
@@ -168,12 +167,13 @@ def derive(records: Iterable[Record], baseline: str | None = None) -> tuple[Summ
 def _quantities(records: Iterable[Record], floors: dict[str, float]) -> list[_Quantity]:
     """Every quantity; `floors` gets half a test image, as a fraction, for each dataset whose accuracy was measured."""
     found: dict[Any, _Quantity] = {}
+    seeds: dict[int, int] = {}  # each number once in memory
     for record in records:
-        measured = record.measurement
+        measured, seed = record.measurement, seeds.setdefault(record.seed, record.seed)
         quantity = found.get(record.quantity) or found.setdefault(record.quantity, _Quantity(record))
         if record.method not in quantity.methods:
             quantity.methods[record.method] = _Numbers(measured)
-        quantity.methods[record.method].add(record)
+        quantity.methods[record.method].add(measured, seed)
         if measured.audit == "accuracy" and measured.context.get("split") == "test":
             floors[record.dataset] = 0.5 / measured.n
     return list(found.values())

@@ -79,20 +79,23 @@ class ShelvedColumns(Mapping[str, Sequence[Any]]):
     {'x': [1, 2]}
     """
 
-    __slots__ = ("_names", "_place", "_shelf")
+    __slots__ = ("_place", "_shelf")
 
     def __init__(self, shelf: Shelf, columns: Mapping[str, Sequence[Any]]) -> None:
-        self._shelf, self._place, self._names = shelf, shelf.put(dict(columns)), tuple(columns)
+        self._shelf, self._place = shelf, shelf.put(dict(columns))
 
     def __getitem__(self, name: str) -> Sequence[Any]:
-        columns: Mapping[str, Sequence[Any]] = self._shelf.at(self._place)
-        return columns[name]
+        return self._columns()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._columns())
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._columns())
+
+    def _columns(self) -> Mapping[str, Sequence[Any]]:
+        columns: Mapping[str, Sequence[Any]] = self._shelf.at(self._place)
+        return columns
 
     def __repr__(self) -> str:
         return repr(dict(self))
