@@ -109,8 +109,12 @@ def _cell(method: str, question: Question, values: Values, unit: str, better: Be
     text = printed(mean, unit)
     if method == BASELINE or min(len(values[method]), len(plain)) < seeds:  # unfinished: not judged
         return text
-    verdict = compare_seeds(values[method], plain, better=better, log=unit in LOGARITHM).verdict
-    return {"better": f"**{text}**", "worse": f"*{text}*"}.get(verdict, text)
+    found = compare_seeds(values[method], plain, better=better, log=unit in LOGARITHM)
+    if (
+        found.dropped
+    ):  # a seed without a finite number, as the smallest change of a collapsed network: not judged
+        return text
+    return {"better": f"**{text}**", "worse": f"*{text}*"}.get(found.verdict, text)
 
 
 def _best(work: Work) -> str:
