@@ -27,6 +27,11 @@ ABOUT = Paper(
             "why a retrained head is not worse than the model's own (A6): two possible causes, on MNIST; needs --root",
             rooted=True,
         ),
+        "later-cut": Study(
+            "papers.sato_2019.later_cut:run",
+            "FOCA with one more layer in its extractor, compared behind that layer at equal own error",
+            datasets=("digits", "mnist"),
+        ),
         "squared-error": Study(
             "papers.sato_2019.squared_error:run",
             "whether classes are nearly one-dimensional (P1) with squared error too, on digits",

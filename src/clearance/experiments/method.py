@@ -170,8 +170,8 @@ class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettin
         hidden: Hidden widths of the head that the model is trained with.
         dropout: Probability of dropping a hidden unit of that head, in [0, 1).
         norm: ``"batch"`` puts batch normalisation into extractor and head.
-        features: Width of the features, for extractors that end in a linear layer of any width (``lenet-plus``);
-            0 is the extractor's own.
+        features: Width of a linear layer at the extractor's end, for those that have one (``lenet-plus``) or may have
+            one (``small-cnn``); 0 is the extractor's own.
         mixture: Covariance of the Gaussian mixture that the model ends in, as ``heads.GaussianMixture`` names it;
             ``"none"`` for ordinary linear layers. Layers of `hidden` widths then belong to the extractor, the last of
             them without ReLU.

@@ -189,8 +189,8 @@ def _extractor(name: str, method: NetworkSettings, channels: int, size: int) -> 
     width = {"width": method.features} if method.features else {}
     if width and "width" not in inspect.signature(make).parameters:
         raise ValueError(
-            f"`features` must be 0 for model {name!r}, whose width is fixed; got {method.features}. Use lenet-plus, "
-            "or `hidden` for layers before the last."
+            f"`features` must be 0 for model {name!r}, whose width is fixed; got {method.features}. Use small-cnn "
+            "or lenet-plus, or `hidden` for layers before the last."
         )
     made: nn.Module = make(channels, size, method.norm, **width)
     return made
