@@ -128,6 +128,7 @@ class Work:
         self.matrix = matrix
         self._searched, self._done = Kept(results / "search.jsonl"), Kept(results / RUNS)
         self._times = Kept(results / "times.jsonl")
+        self._found: dict[tuple[str, str, int], dict[int, RunFindings]] = {}
 
     def trials(self, method: str) -> list[Trial] | None:
         """The trials that a method's learning rates are chosen from; None before they are run."""
@@ -153,12 +154,15 @@ class Work:
 
     def found(self, condition: str, method: str) -> dict[int, RunFindings]:
         """The finished runs of a method under a condition, by seed."""
-        plans = {seed: self.plan(condition, method, seed) for seed in range(self.matrix.seeds)}
-        return {
-            seed: found
-            for seed, plan in plans.items()
-            if plan is not None and (found := findings_in(self._done, plan)) is not None
-        }
+        key = condition, method, len(self._done.found)  # the page asks a dozen times for the same
+        if key not in self._found:
+            plans = {seed: self.plan(condition, method, seed) for seed in range(self.matrix.seeds)}
+            self._found[key] = {
+                seed: found
+                for seed, plan in plans.items()
+                if plan is not None and (found := findings_in(self._done, plan)) is not None
+            }
+        return self._found[key]
 
     def search(self, runs: Path, engine: Engine, listener: Listener) -> None:
         """Search what is not searched yet, method by method."""

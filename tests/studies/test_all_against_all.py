@@ -2,13 +2,16 @@
 
 import dataclasses
 import json
+import math
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
-from clearance.research import RunPlan, build_data, identifier
+from clearance.research import RunPlan, build_data, encode, identifier
 from papers.all_against_all import page as pages
-from papers.all_against_all.matrix import QUESTIONS, WHOLE, Matrix, Work, read_matrix
+from papers.all_against_all.matrix import HERE, QUESTIONS, WHOLE, Matrix, Work, read_matrix
 from papers.engine.kept import Kept, findings_in, key_of, run_kept
 from studies.small_runs import grid_here
 
@@ -103,6 +106,34 @@ def test_the_page_is_made_of_the_lines_and_a_changed_digit_shows(finished, monke
 def test_before_anything_is_run_the_page_has_no_numbers(tmp_path):
     folder = tmp_path / "digits"
     assert "0 of 480 runs are finished" in pages.page(folder)
+
+
+def test_a_method_that_lost_a_seed_is_not_marked(tmp_path):
+    committed = HERE / "results" / "digits"
+    folder = Path(shutil.copytree(committed, tmp_path / "digits"))
+    lines = (folder / "runs.jsonl").read_text("utf-8").splitlines()
+    marked = cell(pages.page(folder), "large-margin", "smallest change")
+    assert marked.startswith("**"), "with all seeds it is better than plain training"
+    for place, line in enumerate(lines):
+        row = json.loads(line)
+        flips = [
+            one for one in row["records"] if one["method"] == "large-margin" and one["name"] == "median_flip"
+        ]
+        if flips and flips[0]["seed"] == 0:
+            flips[0]["value"] = encode(math.inf)
+            lines[place] = json.dumps(row)
+    (folder / "runs.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    assert not cell(pages.page(folder), "large-margin", "smallest change").startswith("*")
+
+
+def cell(text, method, column):
+    """A cell of the page's first table."""
+    rows = [
+        [part.strip() for part in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
+    return next(row for row in rows if row[0] == method)[rows[0].index(column)]
 
 
 class TestKept:
