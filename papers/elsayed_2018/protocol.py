@@ -32,7 +32,8 @@ class Protocol:
         epsilons: Largest changes of a pixel, of [0, 1].
         verdict: Those of them at which the scale-proof verdict is found, too: it takes its time.
         adversarial_verdict: The same for networks trained on attacked images: what survives takes longest to attack.
-        searched_noise: The share of wrong labels under which the learning rates for noisy labels are chosen.
+        searched_noise: Shares of wrong labels under which rates are chosen; other shares take those of the nearest, of
+            two that are equally near the higher.
         searched_samples: Numbers of training images at which rates are chosen; others take those of the nearest.
         search_seeds: Runs of each candidate of the search.
         search_draws: The same with few images.
@@ -55,7 +56,7 @@ class Protocol:
     epsilons: tuple[float, ...]
     verdict: tuple[float, ...]
     adversarial_verdict: tuple[float, ...]
-    searched_noise: float
+    searched_noise: tuple[float, ...]
     searched_samples: tuple[int, ...]
     search_seeds: int
     search_draws: int
@@ -73,7 +74,7 @@ PROTOCOLS = {
         validation=1 / 12,
         samples=(20, 68, 300), steps=1000, small_batch=34, draws=10,
         epsilons=PIXELS, verdict=(0.1, 0.2), adversarial_verdict=(0.1, 0.2),
-        searched_noise=0.4, searched_samples=(68,), search_seeds=2, search_draws=2,
+        searched_noise=(0.4, 0.8), searched_samples=(68,), search_seeds=2, search_draws=2,
         finalist_seeds=None, finalist_draws=None,
         search_factors=FACTORS, trial_epochs=None,
     ),
@@ -82,7 +83,7 @@ PROTOCOLS = {
         validation=1 / 12,
         samples=(68, 550, 5500), steps=3000, small_batch=34, draws=10,
         epsilons=PIXELS, verdict=(0.1, 0.2), adversarial_verdict=(0.2,),
-        searched_noise=0.8, searched_samples=(68, 550, 5500), search_seeds=1, search_draws=1,
+        searched_noise=(0.8,), searched_samples=(68, 550, 5500), search_seeds=1, search_draws=1,
         finalist_seeds=3, finalist_draws=2, search_factors=FACTORS[1:-1], trial_epochs=None,
     ),
     "cifar10": Protocol(
@@ -90,7 +91,7 @@ PROTOCOLS = {
         validation=0.1,
         samples=(500, 2500, 10000), steps=10000, small_batch=64, draws=5,
         epsilons=(0.01, 0.03, 0.06, 0.1), verdict=(0.03, 0.1), adversarial_verdict=(0.03, 0.1),
-        searched_noise=0.4, searched_samples=(2500,), search_seeds=1, search_draws=1,
+        searched_noise=(0.4,), searched_samples=(2500,), search_seeds=1, search_draws=1,
         finalist_seeds=None, finalist_draws=None, search_factors=FACTORS[1:-1], trial_epochs=None,
     ),
 }  # fmt: skip
@@ -127,7 +128,7 @@ def noise_recipe(dataset: str, rate: float, root: str | None = None, seeds: int 
     [None, 1]
     """
     varied = PROTOCOLS[dataset]
-    start = base_recipe(dataset, root, seeds, "noisy" if rate > 0 else "noiseless")
+    start = base_recipe(dataset, root, seeds, searched_under(dataset, rate))
     methods = start.methods
     if rate > 0 or varied.rivals_without_noise:
         methods = {name: _against_all_rivals(method) for name, method in methods.items()}
@@ -147,6 +148,27 @@ def _against_all_rivals(method: Method) -> Method:
         return method
     settings = {**method.loss_settings, "top_k": None, "aggregate": "sum"}
     return dataclasses.replace(method, loss_settings=settings)
+
+
+def searched_under(dataset: str, rate: float) -> str:
+    """The condition whose learning rates are used for this share of wrong labels.
+
+    >>> [searched_under("digits", rate) for rate in PROTOCOLS["digits"].noise]
+    ['noiseless', 'noisy-40', 'noisy-40', 'noisy-80', 'noisy-80']
+    """
+    if rate == 0:
+        return "noiseless"
+    searched = PROTOCOLS[dataset].searched_noise
+    return noisy(min(searched, key=lambda other: (round(abs(other - rate), 9), -other)))
+
+
+def noisy(rate: float) -> str:
+    """What the search under this share of wrong labels is called.
+
+    >>> noisy(0.4)
+    'noisy-40'
+    """
+    return f"noisy-{100 * rate:.0f}"
 
 
 def small_data_recipes(

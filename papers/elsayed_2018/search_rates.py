@@ -9,11 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clearance.research import Recipe
-from papers.elsayed_2018.protocol import PROTOCOLS, Protocol, base_recipe, noise_recipe, small_data_recipe
+from papers.elsayed_2018.protocol import (
+    PROTOCOLS,
+    Protocol,
+    base_recipe,
+    noise_recipe,
+    noisy,
+    small_data_recipe,
+)
 from papers.engine.rate_search import search_rates
 from papers.engine.study import StudyRequest
 
-CLEAN, FEW = "clean", "few-"
+CLEAN, NOISY, FEW = "clean", "noisy-", "few-"
 WIDENINGS = 5  # noisy labels ask for far smaller steps than clean ones, in which a search begins
 
 
@@ -21,11 +28,11 @@ def searched_recipes(dataset: str, root: str | None = None, seeds: int | None = 
     """The recipe that is searched for each condition, with the learning rates chosen before in the middle.
 
     >>> list(searched_recipes("mnist"))
-    ['clean', 'noiseless', 'noisy', 'few-68', 'few-550', 'few-5500']
+    ['clean', 'noiseless', 'noisy-80', 'few-68', 'few-550', 'few-5500']
     """
     varied = PROTOCOLS[dataset]
     count, draws = (varied.search_seeds, varied.search_draws) if seeds is None else (seeds, seeds)
-    rates = {"noiseless": 0.0, "noisy": varied.searched_noise}
+    rates = {"noiseless": 0.0, **{noisy(rate): rate for rate in varied.searched_noise}}
     noise = {
         name: dataclasses.replace(noise_recipe(dataset, rate, root, count), validation=0.0)
         for name, rate in rates.items()
@@ -58,7 +65,7 @@ def run_clean(request: StudyRequest) -> Path:
 
 def run_noise(request: StudyRequest) -> Path:
     """The same for the study of wrong labels alone."""
-    return _searched(request, "noiseless", "noisy")
+    return _searched(request, "noiseless", NOISY)
 
 
 def run_few(request: StudyRequest) -> Path:

@@ -12,6 +12,7 @@ from papers.elsayed_2018.protocol import (
     noise_recipe,
     noise_recipes,
     searched_at,
+    searched_under,
     small_data_recipes,
 )
 from papers.elsayed_2018.search_rates import searched_recipes
@@ -33,12 +34,14 @@ class TestSearchedAsStudied:
         assert losses(searched) == losses(studied)
         assert (searched.label_noise, searched.train_fraction) == (0, studied.train_fraction)
 
-    def test_noise_is_searched_at_one_rate_for_all(self, dataset):
-        searched = searched_recipes(dataset)["noisy"]
-        assert searched.label_noise == PROTOCOLS[dataset].searched_noise > 0
+    def test_noise_is_searched_as_it_is_studied(self, dataset):
+        searched = searched_recipes(dataset)
         for rate, studied in noise_recipes(dataset).items():
-            assert rate == 0 or losses(searched) == losses(studied), rate
-            assert (searched.epochs, searched.train_fraction) == (studied.epochs, studied.train_fraction)
+            own = searched[searched_under(dataset, rate)]
+            assert losses(own) == losses(studied), rate
+            assert (own.epochs, own.train_fraction) == (studied.epochs, studied.train_fraction)
+        for rate in PROTOCOLS[dataset].searched_noise:
+            assert searched[searched_under(dataset, rate)].label_noise == rate > 0
 
     def test_the_others_too(self, dataset):
         searched = searched_recipes(dataset)
@@ -55,7 +58,7 @@ def test_a_study_takes_the_rates_of_its_own_condition(dataset):
         return {name: method.lr for name, method in recipe.methods.items()}
 
     assert rates(noise_recipe(dataset, 0.0)) == learning_rates("elsayed_2018", dataset, "noiseless")
-    assert rates(noise_recipe(dataset, 0.8)) == learning_rates("elsayed_2018", dataset, "noisy")
+    assert rates(noise_recipe(dataset, 0.8)) == learning_rates("elsayed_2018", dataset, "noisy-80")
     assert rates(base_recipe(dataset, None)) == learning_rates("elsayed_2018", dataset, "clean")
     for count, recipe in small_data_recipes(dataset).items():
         assert rates(recipe) == learning_rates("elsayed_2018", dataset, searched_at(dataset, count)) != {}
@@ -94,9 +97,9 @@ def test_trials_are_as_long_as_the_study(monkeypatch, tmp_path, dataset):
     ("only", "expected"),
     [
         ("search-clean", ["clean"]),
-        ("search-noise", ["noiseless", "noisy"]),
+        ("search-noise", ["noiseless", "noisy-80"]),
         ("search-few", ["few-68", "few-550", "few-5500"]),
-        ("search", ["clean", "noiseless", "noisy", "few-68", "few-550", "few-5500"]),
+        ("search", ["clean", "noiseless", "noisy-80", "few-68", "few-550", "few-5500"]),
     ],
 )
 def test_the_search_of_a_study_alone(monkeypatch, tmp_path, only, expected):
