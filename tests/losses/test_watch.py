@@ -139,7 +139,20 @@ def test_steps_that_change_nothing_in_a_network_that_answers_all_images_alike_ar
     assert "raise it" in message
     assert noted(*batches(0.1)) == []
     assert noted(*batches(0.001, lambda i: 0.005 * 1.1**i)) == []
-    assert noted(*batches(0.001, lambda i: 0.1)) == []
+    assert noted(*batches(0.001, lambda i: 0.1)) == [], "small steps alone are no failure, as in a warm-up"
+
+
+def test_a_mean_that_moves_does_not_hide_a_training_that_has_not_begun():
+    """Margins and mixtures move the mean of all logits fast; what counts is whether images begin to differ."""
+    torch.manual_seed(0)
+    start = 0.3 * torch.randn(10)
+
+    def batches(step, spread):
+        return [start * (1 + step * i) + spread * torch.randn(40, 10) for i in range(30)]
+
+    (message,) = noted(*batches(0.01, 0.002))
+    assert "training has not begun after 20 batches" in message
+    assert noted(*batches(0.01, 0.025)) == []
 
 
 @pytest.mark.parametrize(
@@ -212,3 +225,21 @@ def test_falling_back_to_guessing_is_said_too():
     torch.manual_seed(0)
     (message,) = noted(good(), 0.01 * torch.randn(40, 10), repeats=250)
     assert "training has stalled after 400 batches" in message
+
+
+def test_a_loss_that_grows_without_bound_is_said_though_most_answers_are_right():
+    """As a mixture whose features move away faster than its means: accuracy alone shows nothing at first."""
+    watch = TrainingWatch()
+    torch.manual_seed(0)
+
+    def run():
+        for batch in range(15):
+            watch.note(outputs(good()), LABELS, LossTerms({"likelihood": torch.tensor(8.0 * 2.0**batch)}))
+
+    (message,) = said(run)
+    assert "training has exploded after 10 batches: the loss went from 8 to 4.1e+03" in message
+
+
+def test_a_sum_allows_what_its_parts_allow():
+    margin = LargeMarginLoss()
+    assert SumLoss({"a": CrossEntropyLoss(), "b": margin})._still == margin._still > CrossEntropyLoss._still

@@ -74,6 +74,8 @@ class GaussianMixtureLoss(Loss):
 
     steps: Tensor
 
+    _still = 0.01
+
     def __init__(
         self,
         alpha: float | StepUp | Mapping[str, float] = 0.1,

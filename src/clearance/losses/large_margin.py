@@ -173,6 +173,7 @@ class LargeMarginLoss(Loss):
     """
 
     groups: ClassVar = {"distance": DistanceSettings}  # a recipe names its fields as settings of the loss
+    _still = 0.02
     _fixed: ClassVar = {
         "layers",
         "margin_layers",

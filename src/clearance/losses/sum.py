@@ -48,6 +48,7 @@ class SumLoss(Loss):
             if not isinstance(name, str) or not name.isidentifier() or hasattr(nn.ModuleDict, name):
                 raise ValueError(f"`parts` must have names such as 'softmax' or 'margin'; got {name!r}.")
             part._watched = False  # the sum is
+        self._still = max(part._still for part in parts.values())
         self.weights = dict.fromkeys(parts, 1.0) | dict(weights or {})
         for name, weight in self.weights.items():
             check_choice("weights", name, parts)
