@@ -104,6 +104,7 @@ def _print_list() -> None:
             on = f" (--dataset {', '.join(one.datasets)})" if one.datasets else ""
             table.add_row(study, f"{one.summary}{on}")
         console.print(table)
+    console.print("python -m papers.all_against_all: every method under every question (--help)")
 
 
 def _verify(write: bool, again: bool) -> None:
