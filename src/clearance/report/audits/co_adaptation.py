@@ -45,10 +45,6 @@ def curve(findings: Findings) -> ExhibitRecord | None:
 
     `low` and `high` are the 95 % t interval over seeds; with a single seed, one standard deviation over the
     repetitions either side. The caption says which.
-
-    >>> from clearance.records import Report
-    >>> curve(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
     """
     rows = [_point(row, str(row.context.get("head"))) for row in findings.rows("mean", FEW, "error")]
     rows += [
@@ -65,12 +61,7 @@ def curve(findings: Findings) -> ExhibitRecord | None:
 
 
 def curve_of(findings: Findings) -> ExhibitRecord | None:
-    """The stored curve of a dataset, if it has one.
-
-    >>> from clearance.records import Report
-    >>> curve_of(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """The stored curve of a dataset, if it has one."""
     return stored(findings, FEW, NAME)
 
 

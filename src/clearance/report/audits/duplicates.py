@@ -94,12 +94,7 @@ def pair_galleries(findings: Findings) -> list[Gallery]:
 
 
 def duplicates_section(findings: Findings) -> Section | None:
-    """How many there are of each kind, the first pairs by name, and their pictures.
-
-    >>> from clearance.records import Report
-    >>> duplicates_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """How many there are of each kind, the first pairs by name, and their pictures."""
     counts = {sets: found for sets in BETWEEN if (found := _counts(findings, sets)) is not None}
     if not counts:
         return None

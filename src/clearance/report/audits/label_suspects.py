@@ -81,12 +81,7 @@ def _pair_words(findings: Findings, pair: SummaryRow) -> Markup:
 
 
 def labels_section(findings: Findings) -> Section | None:
-    """The pairs of classes, the first suspects by name, and their pictures.
-
-    >>> from clearance.records import Report
-    >>> labels_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """The pairs of classes, the first suspects by name, and their pictures."""
     if findings.row("mean", AUDIT, "worst_pair") is None:
         return None
     tables = [

@@ -69,12 +69,7 @@ def _many_lost(findings: Findings) -> bool:
 
 
 def sets_section(findings: Findings) -> Section | None:
-    """The odd images by name, and the images of each class.
-
-    >>> from clearance.records import Report
-    >>> sets_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """The odd images by name, and the images of each class."""
     tables = [
         _table(record, title, head)
         for name, title, head in (
