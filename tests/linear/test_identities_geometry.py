@@ -15,9 +15,16 @@ from clearance.linear import (
     tilting_angle,
     tilting_plane,
 )
-from clearance.linear.hyperplane import mirrored, projected, scores, signed_distances
-from clearance.linear.tilting import centroids, nearest_centroid
-from linear.worlds import as_tensor, clouds, some_plane, turned  # on pytest's path
+from clearance.linear.hyperplane import mirrored, scores, signed_distances
+from clearance.linear.tilting import centroids
+from linear.worlds import (
+    as_tensor,
+    clouds,
+    nearest_centroid,
+    projected,
+    some_plane,
+    turned,
+)  # on pytest's path
 
 NORMS = (1.0, 1.5, 2.0, 3.0, math.inf)
 

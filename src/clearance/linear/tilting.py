@@ -31,29 +31,6 @@ def centroids(x: Points, y: Points) -> tuple[Tensor, Tensor]:
     return rows[signs < 0].mean(dim=0), rows[signs > 0].mean(dim=0)
 
 
-def nearest_centroid(x: Points, y: Points) -> Hyperplane:
-    """The classifier that asks which centroid is nearer: z = (j - i) / ||j - i||, boundary through (i + j) / 2.
-
-    Source: Tanay and Griffin (2018). No linear classifier has a larger adversarial distance: it is ||j - i|| / 2.
-
-    Args:
-        x: Points, shape (n, d).
-        y: -1 and +1, both present, shape (n,).
-
-    Returns:
-        With ||w|| = 1, so that scores are distances.
-
-    Raises:
-        ValueError: If the centroids coincide.
-
-    >>> nearest_centroid([[0.0, 0.0], [4.0, 0.0]], [-1, 1])
-    Hyperplane(weight=tensor([1., 0.], dtype=torch.float64), bias=-2.0)
-    """
-    first, second = centroids(x, y)
-    direction = _direction(first, second)
-    return Hyperplane.of(direction, -float(direction @ (first + second)) / 2)
-
-
 @dataclass(frozen=True)
 class TiltingPlane:
     """The plane of w and z, with the middle of the centroids as origin; distances in it are those of the data.
