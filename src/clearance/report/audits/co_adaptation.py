@@ -60,11 +60,6 @@ def curve(findings: Findings) -> ExhibitRecord | None:
     return ExhibitRecord(findings.dataset, SUMMARY, None, exhibit)
 
 
-def curve_of(findings: Findings) -> ExhibitRecord | None:
-    """The stored curve of a dataset, if it has one."""
-    return stored(findings, FEW, NAME)
-
-
 def _point(row: SummaryRow, head: str, cut: str = USUAL) -> dict[str, Any]:
     low, high = row.low, row.high
     if row.seeds == 1 and row.within is not None:
@@ -212,7 +207,7 @@ def other_curves(findings: Findings) -> list[Picture]:
 
 
 def _curve_picture(findings: Findings, head: str, size: tuple[float, float]) -> Picture | None:
-    record = curve_of(findings)
+    record = stored(findings, FEW, NAME)
     if record is None:
         return None
     shown = record.exhibit
