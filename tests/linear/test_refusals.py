@@ -74,8 +74,6 @@ def test_refusals_of_data_without_a_direction():
     refused("the class centroids coincide", tilting_angle, point, [[0.1], [0.3], [0.2]], [-1, -1, 1])
     refused("at least 2 features", tilting_plane, point, [[0.0], [1.0]], [-1, 1])
     refused("as many as the plane has weights; got 1", tilting_angle, plane, [[0.0], [1.0]], [-1, 1])
-    along = torch.tensor([2.0, 0.0])
-    refused("must not lie along", tilting_plane, plane, [[0.0, 0.0], [1.0, 0.0]], [-1, 1], across=along)
     (fit,) = svm_path(same, [-1, 1], [1.0])
     with pytest.raises(ValueError, match="no boundary exists"):
         _ = fit.plane

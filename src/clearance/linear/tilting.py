@@ -65,15 +65,15 @@ class TiltingPlane:
         return coordinates @ turned + self.offset
 
 
-def tilting_plane(plane: Hyperplane, x: Points, y: Points, across: Tensor | None = None) -> TiltingPlane:
+def tilting_plane(plane: Hyperplane, x: Points, y: Points) -> TiltingPlane:
     """The tilting plane of a classifier on labelled data.
 
     Args:
         plane: The classifier.
         x: Points, shape (n, d), with d at least 2.
         y: -1 and +1, both present, shape (n,).
-        across: What to take for n where w lies along z and n is free: its part across z is used. By default the
-            feature that is most nearly across z. On a path of classifiers, give the n of a neighbour.
+
+    Where w lies along z, n is free: it is taken from the feature that is most nearly across z.
 
     Raises:
         ValueError: If the centroids coincide, or d is 1, where no direction is across z.
@@ -91,7 +91,7 @@ def tilting_plane(plane: Hyperplane, x: Points, y: Points, across: Tensor | None
     along, left = _decomposed(plane.weight, z)
     length = float(torch.linalg.vector_norm(left))
     straight = length <= UNTILTED * plane.scale
-    n = _across(z, across) if straight else left / length
+    n = _across(z) if straight else left / length
     return TiltingPlane(
         z,
         n,
@@ -145,16 +145,9 @@ def _decomposed(weight: Tensor, z: Tensor) -> tuple[float, Tensor]:
     return float(along), left - (left @ z) * z
 
 
-def _across(z: Tensor, wanted: Tensor | None) -> Tensor:
-    if wanted is None:
-        wanted = torch.zeros_like(z)
-        wanted[z.abs().argmin()] = 1.0
-    if wanted.shape != z.shape:
-        raise ValueError(
-            f"`across` must have shape {tuple(z.shape)}, as the weights; got {tuple(wanted.shape)}."
-        )
-    left = _decomposed(wanted.double(), z)[1]
-    length = torch.linalg.vector_norm(left)
-    if float(length) == 0:
-        raise ValueError("`across` must not lie along the line between the centroids; got one that does.")
-    return left / length
+def _across(z: Tensor) -> Tensor:
+    """The feature that is most nearly across z, less its part along z; of length 1."""
+    nearest = torch.zeros_like(z)
+    nearest[z.abs().argmin()] = 1.0
+    left = _decomposed(nearest, z)[1]
+    return left / torch.linalg.vector_norm(left)
