@@ -12,7 +12,6 @@ from clearance.audits import Accuracy, LinearProbe
 from clearance.audits.linear_probe import paired_interval
 from clearance.data import ImageSet
 from clearance.data.synthetic import GaussianClasses
-from clearance.gate.results import paired_fractions
 from clearance.models import Classifier
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -113,14 +112,6 @@ def test_images_that_do_not_differ_leave_a_width(images):
 def test_a_few_images_on_one_side_claim_no_more_than_the_sign_test(gained):
     _, low, _ = paired_interval(differences(gained, 0, 300))
     assert (low > 0) == (binomtest(gained, gained, 0.5).pvalue < 0.05)
-
-
-@pytest.mark.parametrize(("gained", "lost", "same"), [(4, 1, 20), (0, 0, 9), (30, 12, 400)])
-def test_it_is_the_interval_by_which_the_gate_rules(gained, lost, same):
-    last = np.array([0] * gained + [1] * lost + [0] * same)
-    now = np.array([1] * gained + [0] * lost + [0] * same)
-    _, low, high = paired_interval(differences(gained, lost, same))
-    assert (low, high) == pytest.approx(paired_fractions(last, now), abs=1e-12)
 
 
 def test_it_covers_what_it_says():

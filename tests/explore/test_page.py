@@ -13,6 +13,7 @@ import pytest
 from clearance.experiments.explore import explored_dataset
 from clearance.explore import page as pages
 from clearance.explore import scene_of, write_explorer
+from clearance.explore.machines import all_machines
 from clearance.explore.page import (
     ALL_LIMIT,
     OWN,
@@ -110,10 +111,12 @@ def test_a_page_that_would_be_too_large_says_how_many_samples_fit():
 def test_too_many_pairs_are_refused_before_anything_is_fitted(tmp_path):
     scene = noise(30, 2, 400)
     assert size_limit(scene) == ALL_LIMIT
-    seen = []
-    with pytest.raises(ValueError, match=r"435 pairs of classes.*name two classes"):
-        write_explorer(scene, tmp_path / "page.html", progress=lambda *event: seen.append(event))
-    assert seen == []
+    with (
+        mock.patch.object(pages, "all_machines") as fitted,
+        pytest.raises(ValueError, match=r"435 pairs of classes.*name two classes"),
+    ):
+        write_explorer(scene, tmp_path / "page.html")
+    fitted.assert_not_called()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -142,8 +145,8 @@ def test_all_pairs_of_mnist_would_fit(data_root, mnist):
 
 def test_progress_is_told_before_each_pair(tmp_path):
     events = []
-    write_explorer(
-        noise(3, 4, 6), tmp_path / "deep" / "page.html", progress=lambda *words: events.append(words)
-    )
+    scene = noise(3, 4, 6)
+    machines = all_machines(scene, lambda *words: events.append(words))
+    write_explorer(scene, tmp_path / "deep" / "page.html", machines)
     assert events == [(0, 3, "c0 against c1"), (1, 3, "c0 against c2"), (2, 3, "c1 against c2")]
     assert (tmp_path / "deep" / "page.html").stat().st_size < 300_000

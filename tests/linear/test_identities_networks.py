@@ -9,7 +9,8 @@ from torch.testing import assert_close
 
 from clearance.attacks import TargetedAscent
 from clearance.linear import Hyperplane
-from clearance.linear.hyperplane import projected, scores, signed_distances
+from clearance.linear.hyperplane import scores, signed_distances
+from linear.worlds import projected  # on pytest's path
 
 GREY = 1 / 255
 

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from clearance.linear import Hyperplane
+from clearance.linear.hyperplane import signed_distances, steepest
 
 
 def clouds(per_class=(30, 30), features=5, apart=1.5, seed=0):
@@ -35,3 +36,15 @@ def turned(features, seed=2):
 
 def as_tensor(values):
     return torch.as_tensor(values, dtype=torch.float64)
+
+
+def projected(plane, x, norm=2.0):
+    """The nearest point of the boundary."""
+    return as_tensor(x) - signed_distances(plane, x, norm).unsqueeze(1) * steepest(plane.weight, norm)
+
+
+def nearest_centroid(x, y):
+    """The classifier that asks which class mean is nearer, with weights of length 1."""
+    first, second = (as_tensor(x[y == sign]).mean(dim=0) for sign in (-1, 1))
+    direction = (second - first) / (second - first).norm()
+    return Hyperplane.of(direction, -float(direction @ (first + second)) / 2)

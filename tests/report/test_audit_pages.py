@@ -1,12 +1,16 @@
 """What a page knows of one audit is found by the audit's name, and an audit that it knows nothing of has a place."""
 
+from pkgutil import iter_modules
+
 import pytest
 
 from clearance.experiments.catalogue import AUDITS
 from clearance.records import ExhibitRecord, Record, Report
+from clearance.report import audits as written
 from clearance.report import render_page
 from clearance.report.audits import page_of, pages, sections
 from clearance.report.findings import Findings
+from clearance.report.sweep import over_setting, sweep_section
 from clearance.vocabulary import Exhibit, Measurement
 
 
@@ -44,3 +48,16 @@ def test_a_name_that_is_no_audits_finds_no_page(name):
 def test_pages_stand_in_their_places_whatever_was_measured_first():
     found = [page.title for page in pages(report("of_my_own", "calibration", "training", "accuracy"))]
     assert found == ["Training", "Accuracy", "Calibration", "Of my own"]
+
+
+MAKERS = [
+    make
+    for page in (page_of(module.name) for module in iter_modules(written.__path__))
+    for make in (page.section, page.findings, *page.over_seeds.values())
+    if make is not None
+]
+
+
+@pytest.mark.parametrize("make", [*MAKERS, over_setting, sweep_section])
+def test_a_page_says_nothing_of_what_was_not_measured(make):
+    assert not make(Findings(report("of_my_own"), "digits"))

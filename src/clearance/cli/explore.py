@@ -89,8 +89,10 @@ class ExploreCommand:
 
     def _command(self) -> str:
         """The command for the page, with names instead of this machine's folders."""
+        from clearance.experiments.provenance import without_folder
+
         given = {
-            "dataset": self.dataset and _without_folder(self.dataset),
+            "dataset": self.dataset and without_folder(self.dataset),
             "classes": self.classes,
             "root": self.root and "ROOT",
             "size": self.size,
@@ -99,13 +101,3 @@ class ExploreCommand:
         }
         words = [word for name, value in given.items() if value for word in (f"--{name}", str(value))]
         return shlex.join(["clearance", "explore", *words])
-
-
-def _without_folder(text: str) -> str:
-    """npz:/home/ann/my.npz as npz:my.npz.
-
-    >>> _without_folder("npz:/home/ann/my.npz"), _without_folder("digits")
-    ('npz:my.npz', 'digits')
-    """
-    kind, colon, path = text.partition(":")
-    return f"{kind}:{Path(path).name}" if colon else text

@@ -55,7 +55,7 @@ def report_of(
     settings = full_settings(recipe, audits)
     settings["root"] = None if recipe.root is None else "given"
     for name in ("dataset", "model"):
-        settings[name] = _without_folder(settings[name])
+        settings[name] = without_folder(settings[name])
     kept = list(findings)
     if left_out := [
         {**left.setting(), "run": f"{found.note.method}, seed {found.note.seed}"}
@@ -84,7 +84,12 @@ def report_with(settings: Mapping[str, Any], findings: Iterable[RunFindings], co
     )
 
 
-def _without_folder(name: str) -> str:
+def without_folder(name: str) -> str:
+    """npz:/home/ann/my.npz as npz:my.npz.
+
+    >>> without_folder("npz:/home/ann/my.npz"), without_folder("digits")
+    ('npz:my.npz', 'digits')
+    """
     kind, _, path = name.partition(":")
     return f"{kind}:{Path(path).name}" if path else name
 

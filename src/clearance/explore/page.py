@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from clearance._files import write_bytes
 from clearance.explore.exhibits import example_distances
-from clearance.explore.machines import LOG_LAMBDAS, Machines, Progress, all_machines
+from clearance.explore.machines import LOG_LAMBDAS, Machines, all_machines
 from clearance.explore.scene import ClassSamples, Scene
 
 SCRIPTS = (
@@ -48,7 +48,6 @@ def render_explorer(
     machines: Sequence[Machines] | None = None,
     *,
     command: str = "clearance explore",
-    progress: Progress | None = None,
 ) -> str:
     """The page of a scene as text.
 
@@ -56,7 +55,6 @@ def render_explorer(
         scene: The samples.
         machines: One of each pair, as :func:`all_machines` gives them; by default they are fitted here.
         command: What made it; printed at the end.
-        progress: Called before each pair that is fitted.
 
     Raises:
         ValueError: If the page would be larger than 8 MB (two classes) or 25 MB, or two classes have one mean.
@@ -70,7 +68,7 @@ def render_explorer(
     """
     classes = packed_classes(scene)
     check_size(scene, classes)
-    found = all_machines(scene, progress) if machines is None else machines
+    found = all_machines(scene) if machines is None else machines
     blobs = [(f"class-{k}", text) for k, text in enumerate(classes)]
     blobs += [(f"pair-{k}", packed(one.directions)) for k, one in enumerate(found)]
     page = _template().render(
@@ -97,7 +95,6 @@ def write_explorer(
     machines: Sequence[Machines] | None = None,
     *,
     command: str = "clearance explore",
-    progress: Progress | None = None,
 ) -> Path:
     """Write the page of a scene to `path` and return it; folders on the way are made.
 
@@ -113,7 +110,7 @@ def write_explorer(
     ...     write_explorer(scene, Path(folder) / "new" / "page.html").name
     'page.html'
     """
-    page, file = render_explorer(scene, machines, command=command, progress=progress), Path(path)
+    page, file = render_explorer(scene, machines, command=command), Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(file, page.encode())
     return file

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from clearance.gate.tolerance import Quantity, Tolerance
 from clearance.records.record import settings
 from clearance.records.store import Report
-from clearance.records.summary import Z_95, compare_seeds
+from clearance.records.summary import Z_95, adjusted_wald, compare_seeds
 from clearance.vocabulary import Exhibit
 
 DRAWS = 4000
@@ -35,20 +35,12 @@ STATISTICS: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
 def paired_fractions(last: NDArray[Any], now: NDArray[Any], z: float = Z_95) -> tuple[float, float]:
     """The interval of the difference of two fractions of the same n images, now - last; 95 % by default.
 
-    With f01 images that only the newer has and f10 that only the older has, p = (f + 1) / (n + 2):
-    p01 - p10 +- z sqrt((p01 + p10 - (p01 - p10)^2) / (n + 2)). Never without width, so that few images say little.
-
-    Source: Bonett and Price, J. Educ. Behav. Stat. 37 (2012): the adjusted Wald interval.
-
     >>> last, now = np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 1])
     >>> [round(end, 3) for end in paired_fractions(last, now)]
     [-0.33, 0.616]
     """
-    n = len(last)
-    gained = (float(((now > 0) & (last == 0)).sum()) + 1) / (n + 2)
-    lost = (float(((now == 0) & (last > 0)).sum()) + 1) / (n + 2)
-    half = z * math.sqrt((gained + lost - (gained - lost) ** 2) / (n + 2))
-    return gained - lost - half, gained - lost + half
+    gained, lost = float(((now > 0) & (last == 0)).sum()), float(((now == 0) & (last > 0)).sum())
+    return adjusted_wald(gained - lost, gained + lost, len(last), z)
 
 
 def bootstrapped(

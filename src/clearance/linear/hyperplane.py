@@ -1,4 +1,4 @@
-"""A linear classifier's boundary: scores, signed distances, the nearest point on it and the mirror image.
+"""A linear classifier's boundary: scores, signed distances and the mirror image.
 
 Over a labelled data set: adversarial distance, error distance, error rate.
 """
@@ -147,28 +147,11 @@ def steepest(weight: Points, norm: float = 2.0) -> Tensor:
     return w.sign() * (w.abs() / length) ** (dual - 1)
 
 
-def projected(plane: Hyperplane, x: Points, norm: float = 2.0) -> Tensor:
-    """x_p = x - d(x) v: the nearest point of the boundary, where the classifier cannot decide; shape (n, d).
-
-    Source: Tanay and Griffin (2018), "projected image"; v is :func:`steepest`, w / ||w|| for p = 2.
-
-    Args:
-        plane: The classifier.
-        x: Points, shape (n, d).
-        norm: p, at least 1, of the step.
-
-    The result is not clipped: it may leave the range of images.
-
-    >>> projected(Hyperplane.of([1.0, 0.0], -1.0), [[3.0, 5.0]])
-    tensor([[1., 5.]], dtype=torch.float64)
-    """
-    return _moved(plane, x, norm, 1.0)
-
-
 def mirrored(plane: Hyperplane, x: Points, norm: float = 2.0) -> Tensor:
     """x_m = x - 2 d(x) v: the mirror image, with s(x_m) = -s(x); shape (n, d).
 
-    Source: Tanay and Griffin (2018), "mirror image". ||x_m - x||_p = 2 |d(x)|.
+    Source: Tanay and Griffin (2018), "mirror image"; v is :func:`steepest`, w / ||w|| for p = 2.
+    ||x_m - x||_p = 2 |d(x)|.
 
     Args:
         plane: The classifier.
@@ -181,12 +164,8 @@ def mirrored(plane: Hyperplane, x: Points, norm: float = 2.0) -> Tensor:
     >>> mirrored(Hyperplane.of([1.0, 0.0], -1.0), [[3.0, 5.0]])
     tensor([[-1.,  5.]], dtype=torch.float64)
     """
-    return _moved(plane, x, norm, 2.0)
-
-
-def _moved(plane: Hyperplane, x: Points, norm: float, times: float) -> Tensor:
     distances = signed_distances(plane, x, norm)
-    return as_rows("x", x) - times * distances.unsqueeze(1) * steepest(plane.weight, norm)
+    return as_rows("x", x) - 2.0 * distances.unsqueeze(1) * steepest(plane.weight, norm)
 
 
 def margins(plane: Hyperplane, x: Points, y: Points, norm: float = 2.0) -> Tensor:

@@ -31,29 +31,6 @@ def centroids(x: Points, y: Points) -> tuple[Tensor, Tensor]:
     return rows[signs < 0].mean(dim=0), rows[signs > 0].mean(dim=0)
 
 
-def nearest_centroid(x: Points, y: Points) -> Hyperplane:
-    """The classifier that asks which centroid is nearer: z = (j - i) / ||j - i||, boundary through (i + j) / 2.
-
-    Source: Tanay and Griffin (2018). No linear classifier has a larger adversarial distance: it is ||j - i|| / 2.
-
-    Args:
-        x: Points, shape (n, d).
-        y: -1 and +1, both present, shape (n,).
-
-    Returns:
-        With ||w|| = 1, so that scores are distances.
-
-    Raises:
-        ValueError: If the centroids coincide.
-
-    >>> nearest_centroid([[0.0, 0.0], [4.0, 0.0]], [-1, 1])
-    Hyperplane(weight=tensor([1., 0.], dtype=torch.float64), bias=-2.0)
-    """
-    first, second = centroids(x, y)
-    direction = _direction(first, second)
-    return Hyperplane.of(direction, -float(direction @ (first + second)) / 2)
-
-
 @dataclass(frozen=True)
 class TiltingPlane:
     """The plane of w and z, with the middle of the centroids as origin; distances in it are those of the data.
@@ -88,15 +65,15 @@ class TiltingPlane:
         return coordinates @ turned + self.offset
 
 
-def tilting_plane(plane: Hyperplane, x: Points, y: Points, across: Tensor | None = None) -> TiltingPlane:
+def tilting_plane(plane: Hyperplane, x: Points, y: Points) -> TiltingPlane:
     """The tilting plane of a classifier on labelled data.
 
     Args:
         plane: The classifier.
         x: Points, shape (n, d), with d at least 2.
         y: -1 and +1, both present, shape (n,).
-        across: What to take for n where w lies along z and n is free: its part across z is used. By default the
-            feature that is most nearly across z. On a path of classifiers, give the n of a neighbour.
+
+    Where w lies along z, n is free: it is taken from the feature that is most nearly across z.
 
     Raises:
         ValueError: If the centroids coincide, or d is 1, where no direction is across z.
@@ -114,7 +91,7 @@ def tilting_plane(plane: Hyperplane, x: Points, y: Points, across: Tensor | None
     along, left = _decomposed(plane.weight, z)
     length = float(torch.linalg.vector_norm(left))
     straight = length <= UNTILTED * plane.scale
-    n = _across(z, across) if straight else left / length
+    n = _across(z) if straight else left / length
     return TiltingPlane(
         z,
         n,
@@ -168,16 +145,9 @@ def _decomposed(weight: Tensor, z: Tensor) -> tuple[float, Tensor]:
     return float(along), left - (left @ z) * z
 
 
-def _across(z: Tensor, wanted: Tensor | None) -> Tensor:
-    if wanted is None:
-        wanted = torch.zeros_like(z)
-        wanted[z.abs().argmin()] = 1.0
-    if wanted.shape != z.shape:
-        raise ValueError(
-            f"`across` must have shape {tuple(z.shape)}, as the weights; got {tuple(wanted.shape)}."
-        )
-    left = _decomposed(wanted.double(), z)[1]
-    length = torch.linalg.vector_norm(left)
-    if float(length) == 0:
-        raise ValueError("`across` must not lie along the line between the centroids; got one that does.")
-    return left / length
+def _across(z: Tensor) -> Tensor:
+    """The feature that is most nearly across z, less its part along z; of length 1."""
+    nearest = torch.zeros_like(z)
+    nearest[z.abs().argmin()] = 1.0
+    left = _decomposed(nearest, z)[1]
+    return left / torch.linalg.vector_norm(left)

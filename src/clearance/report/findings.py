@@ -24,9 +24,6 @@ class Findings:
     Args:
         report: The report.
         dataset: Which of its datasets.
-
-    >>> Findings(Report({}, {}, "", ""), "digits").methods
-    ()
     """
 
     report: Report
@@ -158,11 +155,7 @@ def claimed(row: SummaryRow | None) -> str:
 
 
 def datasets(report: Report) -> tuple[str, ...]:
-    """Names of the datasets, in the order in which they were measured.
-
-    >>> datasets(Report({}, {}, "", ""))
-    ()
-    """
+    """Names of the datasets, in the order in which they were measured."""
     return _once(record.dataset for record in report.records)
 
 

@@ -68,12 +68,7 @@ class Group:
 
 
 def ledger(findings: Findings) -> list[Group]:
-    """Every mean of a dataset, with its comparison.
-
-    >>> from clearance.records import Report
-    >>> ledger(Findings(Report({}, {}, "", ""), "digits"))
-    []
-    """
+    """Every mean of a dataset, with its comparison."""
     groups: dict[str, dict[object, dict[str, SummaryRow]]] = {}
     differences: dict[tuple[object, str], SummaryRow] = {}
     for row in findings.report.summary:

@@ -12,12 +12,7 @@ SUMMARY = "summary"  # the method of an exhibit that is about all methods
 
 
 def values(findings: Findings, audit: str, name: str, **context: Any) -> dict[str, dict[int, list[float]]]:
-    """Every number of a quantity by method and seed; what `context` leaves open gives several a seed.
-
-    >>> from clearance.records import Report
-    >>> values(Findings(Report({}, {}, "", ""), "digits"), "accuracy", "error")
-    {}
-    """
+    """Every number of a quantity by method and seed; what `context` leaves open gives several a seed."""
     found: dict[str, dict[int, list[float]]] = {}
     for record in findings.report.records:
         one = record.measurement
@@ -84,12 +79,7 @@ def summary_exhibit(
 
 
 def bars(findings: Findings, drawn: str = "Bars") -> str:
-    """What the bars of a picture are; empty with one seed, without bars.
-
-    >>> from clearance.records import Report
-    >>> bars(Findings(Report({}, {}, "", ""), "digits"))
-    ''
-    """
+    """What the bars of a picture are; empty with one seed, without bars."""
     return f"{drawn}: 95 % interval over seeds." if findings.seeds > 1 else ""
 
 

@@ -83,11 +83,7 @@ def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
 
 
 def without_images(report: Report) -> Report:
-    """`report` without the exhibits that show images of the data or name their files.
-
-    >>> without_images(Report({}, {}, "", "")).recipe
-    {}
-    """
+    """`report` without the exhibits that show images of the data or name their files."""
     kept = tuple(record for record in report.exhibits if not _shows(record.exhibit))
     left = len(report.exhibits) - len(kept)
     return (

@@ -159,12 +159,7 @@ Draw = Callable[[ExhibitRecord, int], Figure]
 
 
 def firsts(findings: Findings, audit: str, name: str, **context: Any) -> dict[str, ExhibitRecord]:
-    """The exhibit of that name of each method's first seed that has one, in the page's order.
-
-    >>> from clearance.records import Report
-    >>> firsts(Findings(Report({}, {}, "", ""), "digits"), "calibration", "reliability")
-    {}
-    """
+    """The exhibit of that name of each method's first seed that has one, in the page's order."""
     found: dict[str, ExhibitRecord] = {}
     for record in findings.exhibits(audit, name):
         mine = all(record.exhibit.context.get(key) == value for key, value in context.items())

@@ -81,11 +81,7 @@ def at_shown(report: Report) -> Report:
 
 
 def over_setting(findings: Findings) -> ExhibitRecord | None:
-    """A row for each method, quantity and value of the sweep.
-
-    >>> over_setting(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A row for each method, quantity and value of the sweep."""
     found = swept(findings.report)
     if found is None:
         return None
@@ -120,12 +116,7 @@ REST = Markup(
 
 
 def sweep_section(findings: Findings) -> Section | None:
-    """A picture for each quantity over the setting; None where nothing was swept.
-
-    >>> from clearance.records import Report
-    >>> sweep_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A picture for each quantity over the setting; None where nothing was swept."""
     found, record = swept(findings.report), stored(findings, AUDIT, OVER)
     if found is None or record is None:
         return None

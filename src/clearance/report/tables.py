@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
+from clearance.records.record import ExhibitRecord
+from clearance.records.store import table_file
 from clearance.report.findings import FEW, Findings
 from clearance.report.names import PIXELS, head_name, method_name
 from clearance.report.numbers import data, half_width, interval
@@ -30,12 +32,7 @@ class Overview:
 
 
 def overview(findings: Findings) -> list[Overview]:
-    """A line per method, in the report's order.
-
-    >>> from clearance.records import Report
-    >>> overview(Findings(Report({}, {}, "", ""), "digits"))
-    []
-    """
+    """A line per method, in the report's order."""
     return [
         Overview(
             method=method,
@@ -160,6 +157,21 @@ def by_method(
     ]
     names = [*filled, *([cost_title(overview(findings))] if costs else [])]
     return Compact(title, names, lines, foot, files, findings.thing.capitalize()) if lines else None
+
+
+def of_exhibit(record: ExhibitRecord, title: str, head: str, most: int, foot: str = "") -> Compact:
+    """The first `most` lines of a table that is kept as an exhibit, each named by its first column."""
+    _, *names = record.exhibit.columns
+    rows = list(zip(*record.exhibit.columns.values(), strict=True))
+    lines = [Line(str(name), None, [_cell(cell) for cell in cells]) for name, *cells in rows[:most]]
+    cut = f"The first {most} of {len(rows)}." if len(rows) > most else ""
+    return Compact(title, names, lines, f"{foot} {cut}".strip(), [table_file(record)], head)
+
+
+def _cell(value: object) -> Markup:
+    if isinstance(value, float):
+        return data(value, "fraction")
+    return data(value, "count") if isinstance(value, int) else Markup("{}").format(value)
 
 
 def cost_title(lines: Sequence[Overview]) -> str:

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +29,7 @@ _METRICS = "metrics.jsonl"
 _RUN_SCHEMA = 1
 _NAMED = 5  # differences in a message
 _POLL_SECONDS = 0.2
+_warn = logging.getLogger(__name__).warning  # reaches stderr unless logging is configured otherwise
 
 
 def check_claim(path: Path, fingerprint: Mapping[str, Any]) -> None:
@@ -51,20 +52,15 @@ def check_claim(path: Path, fingerprint: Mapping[str, Any]) -> None:
         )
 
 
-def claim(
-    path: Path, fingerprint: Mapping[str, Any], *, wait: bool, on_wait: Callable[[str], object]
-) -> BaseFileLock:
+def claim(path: Path, fingerprint: Mapping[str, Any]) -> BaseFileLock:
     """Make `path` the directory of `fingerprint`, and this process the one that works in it.
 
     Raises:
-        BlockingIOError: Another process works in it and `wait` is False.
         OSError: It cannot be made or written.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = _acquire(path, wait=wait, on_wait=on_wait)
-    except BlockingIOError:
-        raise
+        lock = _acquire(path)
     except OSError as error:
         # OSError picks the subclass that belongs to the number, PermissionError for example
         reason = error.strerror or str(error)
@@ -94,7 +90,7 @@ def read_fingerprint(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     claim(Path(folder), {"seed": 0}, wait=True, on_wait=print).release()
+    ...     claim(Path(folder), {"seed": 0}).release()
     ...     read_fingerprint(folder)
     {'seed': 0}
     """
@@ -125,17 +121,12 @@ def _check_same(path: Path, fingerprint: Mapping[str, Any]) -> None:
         )
 
 
-def _acquire(path: Path, *, wait: bool, on_wait: Callable[[str], object]) -> BaseFileLock:
+def _acquire(path: Path) -> BaseFileLock:
     lock = FileLock(path / LOCK)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        if not wait:
-            raise BlockingIOError(
-                f"`path` must be free to work in; got {path}, in which another process is working. "
-                f"Wait for it, or use another directory."
-            ) from None
-        on_wait(f"another process is working in {path}; waiting for it ...")
+        _warn(f"another process is working in {path}; waiting for it ...")
         lock.acquire(poll_interval=_POLL_SECONDS)
     return lock
 
@@ -398,8 +389,6 @@ def read_result(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[s
 
 _CHECKPOINTS = "checkpoints"
 
-_warn = logging.getLogger(__name__).warning  # reaches stderr unless logging is configured otherwise
-
 
 class RunDirectory:
     """A run's directory, locked by this process; made by `RunDirectory.open` and closed by ``with``.
@@ -437,21 +426,14 @@ class RunDirectory:
             self._metrics = Metrics(path / _METRICS, *end)
 
     @classmethod
-    def open(
-        cls,
-        path: str | os.PathLike[str],
-        fingerprint: Mapping[str, Any],
-        *,
-        wait: bool = True,
-        on_wait: Callable[[str], object] = _warn,
-    ) -> "RunDirectory":
+    def open(cls, path: str | os.PathLike[str], fingerprint: Mapping[str, Any]) -> "RunDirectory":
         """Make or find the directory, lock it, and cut the metrics to the newest checkpoint.
+
+        While another process works in it, it waits, and says so once, as a warning of the log.
 
         Args:
             path: A directory that belongs to the same fingerprint, is empty, or does not exist.
             fingerprint: Everything that affects the run's numbers, as JSON values.
-            wait: Whether to wait while another process works in it.
-            on_wait: Called once, with a sentence, before waiting; by default it logs a warning.
 
         Returns:
             The run, to be closed, preferably by ``with``. The lock is also released if the process dies.
@@ -459,7 +441,6 @@ class RunDirectory:
         Raises:
             ValueError: The directory belongs to another fingerprint (the message names what differs) or is
                 not a run directory; or its checkpoint or metrics are damaged.
-            BlockingIOError: Another process works in it and `wait` is False.
             OSError: `path` is a file, or cannot be made or written.
 
         On file systems without ``flock`` (some network drives), two machines may open the same run.
@@ -467,7 +448,7 @@ class RunDirectory:
         where = Path(path)
         wanted = plain(fingerprint, "fingerprint")
         check_claim(where, wanted)  # first: a wrong call should fail before it waits
-        lock = claim(where, wanted, wait=wait, on_wait=on_wait)
+        lock = claim(where, wanted)
         try:
             return cls(where, lock)
         except BaseException:

@@ -40,22 +40,14 @@ def page_of(audit: str) -> AuditPage:
 
 
 def pages(report: Report) -> list[AuditPage]:
-    """The pages of all audits that a report has something of, in the order of their places.
-
-    >>> pages(Report({}, {}, "", ""))
-    []
-    """
+    """The pages of all audits that a report has something of, in the order of their places."""
     measured = (record.measurement.audit for record in report.records)
     shown = (record.exhibit.audit for record in report.exhibits)
     return sorted(map(page_of, dict.fromkeys([*measured, *shown])), key=lambda page: page.place)
 
 
 def sections(findings: Findings) -> list[Section]:
-    """Every part that the records have something for.
-
-    >>> sections(Findings(Report({}, {}, "", ""), "digits"))
-    []
-    """
+    """Every part that the records have something for."""
     makers = [page.section for page in pages(findings.report) if page.section is not None]
     return [section for make in makers if (section := make(findings)) is not None]
 
@@ -67,9 +59,6 @@ def all_findings(findings: Findings) -> list[Finding]:
 
     Every number is one of the report's summary. A sentence claims no more than its interval carries: what an interval
     leaves open is said to be open.
-
-    >>> all_findings(Findings(Report({}, {}, "", ""), "digits"))
-    []
     """
     if len(findings.methods) != 1:
         return []
@@ -121,9 +110,6 @@ def with_summaries(report: Report) -> Report:
 
     Such an exhibit has the method ``"summary"`` and no seed. A stored one is never read back: a record that changes
     must change the page.
-
-    >>> with_summaries(Report({}, {}, "", "")).exhibits
-    ()
     """
     kept = [record for record in report.exhibits if not _is_ours(record)]
     here = at_shown(report)  # one value of a setting that was swept; its curves alone see all

@@ -17,12 +17,7 @@ AUDIT, OVER = "attacked", "attacked_over_radius"
 
 
 def attacked(findings: Findings) -> ExhibitRecord | None:
-    """A row for each method, attack, box and radius; at radius 0 nothing is attacked.
-
-    >>> from clearance.records import Report
-    >>> attacked(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A row for each method, attack, box and radius; at radius 0 nothing is attacked."""
     found = sorted(
         findings.rows("mean", AUDIT, "accuracy"), key=lambda row: (row.method, float(row.context["epsilon"]))
     )
@@ -63,12 +58,7 @@ NOT_MEANT = (
 
 
 def attacked_section(findings: Findings) -> Section | None:
-    """A picture for each attack and box, and a table at the middle one of the radii.
-
-    >>> from clearance.records import Report
-    >>> attacked_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A picture for each attack and box, and a table at the middle one of the radii."""
     record = stored(findings, AUDIT, OVER)
     if record is None:
         return None

@@ -22,12 +22,7 @@ ALL = "all"
 
 
 def by_class(findings: Findings) -> ExhibitRecord | None:
-    """A row for each method, norm and class: the median of the distances that the search found.
-
-    >>> from clearance.records import Report
-    >>> by_class(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A row for each method, norm and class: the median of the distances that the search found."""
     rows = [
         {
             "method": row.method,
@@ -68,12 +63,7 @@ LAYERS = {"input": "to first order, at the input", "features": "at the features"
 
 
 def boundary_section(findings: Findings) -> Section | None:
-    """A picture and a table for each norm, and the single images folded away.
-
-    >>> from clearance.records import Report
-    >>> boundary_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A picture and a table for each norm, and the single images folded away."""
     names = ("minimum_distance", "first_order_distance")
     norms = norms_of(row.context["norm"] for name in names for row in findings.rows("mean", AUDIT, name))
     tables = [table for norm in norms if (table := _table(findings, norm)) is not None]

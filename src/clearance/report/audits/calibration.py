@@ -44,12 +44,7 @@ PICTURE = "Solid: as trained; hollow and dashed: calibrated. Larger marks stand 
 
 
 def calibration_section(findings: Findings) -> Section | None:
-    """Two tables, and a picture for each method.
-
-    >>> from clearance.records import Report
-    >>> calibration_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """Two tables, and a picture for each method."""
     proper = _table(
         findings,
         "Scores of all probabilities",
@@ -142,12 +137,7 @@ TITLE = "Confidence"
 
 
 def calibration_findings(findings: Findings) -> list[Finding]:
-    """Overconfident, underconfident, or no difference that the images can show; and the temperature to copy.
-
-    >>> from clearance.records import Report
-    >>> calibration_findings(Findings(Report({}, {}, "", ""), "digits"))
-    []
-    """
+    """Overconfident, underconfident, or no difference that the images can show; and the temperature to copy."""
     row = findings.row("mean", AUDIT, "overconfidence", temperature="as trained")
     if row is None or row.low is None or row.high is None:
         return []

@@ -16,12 +16,7 @@ CHANGED = {"first weights": "other first weights", "images": "other images"}
 
 
 def churn_section(findings: Findings) -> Section | None:
-    """A column for each number of images and each thing that was changed.
-
-    >>> from clearance.records import Report
-    >>> churn_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A column for each number of images and each thing that was changed."""
     worst = {
         (row.method, row.context.get("samples"), row.context.get("differ_in")): row
         for row in findings.rows("mean", AUDIT, "worst_class_disagreement")

@@ -45,10 +45,6 @@ def curve(findings: Findings) -> ExhibitRecord | None:
 
     `low` and `high` are the 95 % t interval over seeds; with a single seed, one standard deviation over the
     repetitions either side. The caption says which.
-
-    >>> from clearance.records import Report
-    >>> curve(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
     """
     rows = [_point(row, str(row.context.get("head"))) for row in findings.rows("mean", FEW, "error")]
     rows += [
@@ -62,16 +58,6 @@ def curve(findings: Findings) -> ExhibitRecord | None:
     caption = f"Bars: {bars}. Dashed across: with its own last layers."
     exhibit = Exhibit(FEW, NAME, "curve", columns, caption)
     return ExhibitRecord(findings.dataset, SUMMARY, None, exhibit)
-
-
-def curve_of(findings: Findings) -> ExhibitRecord | None:
-    """The stored curve of a dataset, if it has one.
-
-    >>> from clearance.records import Report
-    >>> curve_of(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
-    return stored(findings, FEW, NAME)
 
 
 def _point(row: SummaryRow, head: str, cut: str = USUAL) -> dict[str, Any]:
@@ -221,7 +207,7 @@ def other_curves(findings: Findings) -> list[Picture]:
 
 
 def _curve_picture(findings: Findings, head: str, size: tuple[float, float]) -> Picture | None:
-    record = curve_of(findings)
+    record = stored(findings, FEW, NAME)
     if record is None:
         return None
     shown = record.exhibit

@@ -62,12 +62,7 @@ def _strength(findings: Findings, row: SummaryRow) -> str:
 
 
 def corruptions_section(findings: Findings) -> Section | None:
-    """The accuracy by corruption and severity, and its curves.
-
-    >>> from clearance.records import Report
-    >>> corruptions_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """The accuracy by corruption and severity, and its curves."""
     tables = [_table(findings, method) for method in findings.methods]
     shown = [table for table in tables if table is not None]
     if not shown:

@@ -18,12 +18,7 @@ HEADS = ("retrained", "class mean")
 
 
 def cuts(findings: Findings) -> ExhibitRecord | None:
-    """A row per method, stand-in and cut; None where only one cut was measured.
-
-    >>> from clearance.records import Report
-    >>> cuts(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A row per method, stand-in and cut; None where only one cut was measured."""
     rows = [
         {
             "method": "" if row.context["head"] == PIXELS else row.method,
@@ -53,12 +48,7 @@ WHAT = (
 
 
 def cut_section(findings: Findings) -> Section | None:
-    """Both cuts side by side, with the nearest class average and the nearest image.
-
-    >>> from clearance.records import Report
-    >>> cut_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """Both cuts side by side, with the nearest class average and the nearest image."""
     drawn = _picture(findings)
     table = _table(findings)
     if table is None:

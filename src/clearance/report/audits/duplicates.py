@@ -3,14 +3,12 @@
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
-from clearance.records.record import ExhibitRecord
-from clearance.records.store import table_file
 from clearance.report.audit_page import AuditPage, Finding, Section, Severity, Term, with_ends
 from clearance.report.findings import Findings
 from clearance.report.names import listed
 from clearance.report.numbers import data
 from clearance.report.pictures import Gallery, firsts, labelled_shots, table_of
-from clearance.report.tables import Compact, Line
+from clearance.report.tables import Compact, Line, of_exhibit
 
 AUDIT = "duplicates"
 LEAK = 0.01  # share of the test images from which on those that are training images are an alarm
@@ -94,12 +92,7 @@ def pair_galleries(findings: Findings) -> list[Gallery]:
 
 
 def duplicates_section(findings: Findings) -> Section | None:
-    """How many there are of each kind, the first pairs by name, and their pictures.
-
-    >>> from clearance.records import Report
-    >>> duplicates_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """How many there are of each kind, the first pairs by name, and their pictures."""
     counts = {sets: found for sets in BETWEEN if (found := _counts(findings, sets)) is not None}
     if not counts:
         return None
@@ -121,21 +114,10 @@ _TEXT = (
 
 def _pairs(findings: Findings) -> list[Compact]:
     return [
-        _table(record) for record in firsts(findings, AUDIT, AUDIT).values() if record.exhibit.columns["kind"]
+        of_exhibit(record, "Pairs", "Kind", LINES, record.exhibit.caption)
+        for record in firsts(findings, AUDIT, AUDIT).values()
+        if record.exhibit.columns["kind"]
     ]
-
-
-def _table(record: ExhibitRecord) -> Compact:
-    columns = record.exhibit.columns
-    names = list(columns)[1:]
-    lines = [
-        Line(str(kind), None, [Markup("{}").format(columns[name][number]) for name in names])
-        for number, kind in enumerate(columns["kind"][:LINES])
-    ]
-    foot = record.exhibit.caption
-    if len(columns["kind"]) > LINES:
-        foot += f" The first {LINES} of {len(columns['kind'])}."
-    return Compact("Pairs", names, lines, foot, [table_file(record)], "Kind")
 
 
 def _pictures(findings: Findings) -> list[Gallery]:

@@ -37,10 +37,6 @@ def distances(findings: Findings) -> ExhibitRecord | None:
 
     `factor` is the geometric mean over seeds of the paired ratios, with its 95 % t interval (of logarithms);
     None where a distance is not above 0.
-
-    >>> from clearance.records import Report
-    >>> distances(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
     """
     rows: list[dict[str, Any]] = []
     known: dict[tuple[Any, ...], dict[str, dict[int, list[float]]]] = {}
@@ -144,10 +140,6 @@ def confidence(findings: Findings) -> list[Markup]:
 
     A method is said to move less far only where the 95 % interval of the paired ratio over seeds lies on one
     side of 1.
-
-    >>> from clearance.records import Report
-    >>> confidence(Findings(Report({}, {}, "", ""), "digits"))
-    []
     """
     record = stored(findings, AUDIT, DISTANCES)
     rows = [] if record is None else [row for row in rows_of(record) if row["layer"] == "all"]
@@ -234,12 +226,7 @@ MEASURES = (
 
 
 def geodesic_section(findings: Findings) -> Section | None:
-    """Fig. 3 of the paper, and the same way in other measures.
-
-    >>> from clearance.records import Report
-    >>> geodesic_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """Fig. 3 of the paper, and the same way in other measures."""
     pictures = [one for one in (_layers(findings), _path(findings)) if one is not None]
     segments = _segments(findings)
     tables = [one for one in (_measures(findings), _rises(findings)) if one is not None]

@@ -37,12 +37,7 @@ STATISTICS = {
 
 
 def fit_section(findings: Findings) -> Section | None:
-    """A table for each kind of statistics, and a picture for each method.
-
-    >>> from clearance.records import Report
-    >>> fit_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A table for each kind of statistics, and a picture for each method."""
     parts: list[Row | Compact] = []
     for statistics, words in STATISTICS.items():
         columns: dict[str | Markup, dict[str, Markup]] = {}

@@ -29,12 +29,7 @@ FOOT = "Distances: medians over images, Euclidean, in pixel units; infinite wher
 
 
 def high_confidence_section(findings: Findings) -> Section | None:
-    """A table, and the contact sheet of each method's first seed.
-
-    >>> from clearance.records import Report
-    >>> high_confidence_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A table, and the contact sheet of each method's first seed."""
     columns = {
         title: {row.method: mean(row) for row in findings.rows("mean", AUDIT, name)}
         for title, name in COLUMNS

@@ -3,13 +3,11 @@
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
-from clearance.records.record import ExhibitRecord
-from clearance.records.store import table_file
 from clearance.report.audit_page import AuditPage, Finding, Section, Term, with_ends
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
 from clearance.report.pictures import Gallery, firsts, labelled_shots, table_of
-from clearance.report.tables import Compact, Line
+from clearance.report.tables import of_exhibit
 
 AUDIT = "label_suspects"
 MANY, AT_LEAST = (
@@ -81,16 +79,11 @@ def _pair_words(findings: Findings, pair: SummaryRow) -> Markup:
 
 
 def labels_section(findings: Findings) -> Section | None:
-    """The pairs of classes, the first suspects by name, and their pictures.
-
-    >>> from clearance.records import Report
-    >>> labels_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """The pairs of classes, the first suspects by name, and their pictures."""
     if findings.row("mean", AUDIT, "worst_pair") is None:
         return None
     tables = [
-        _table(record, title, head)
+        of_exhibit(record, title, head, LINES, record.exhibit.caption)
         for name, title, head in (
             ("pairs", "Classes that look like another", "Given"),
             ("suspects", "Suspects", "Set"),
@@ -110,25 +103,6 @@ _TEXT = (
     "of that image. Labels that it "
     "contradicts are ranked by the probability that it gives them."
 )
-
-
-def _table(record: ExhibitRecord, title: str, head: str) -> Compact:
-    columns = record.exhibit.columns
-    first, *names = columns
-    lines = [
-        Line(str(cell), None, [_cell(columns[name][number]) for name in names])
-        for number, cell in enumerate(columns[first][:LINES])
-    ]
-    foot = record.exhibit.caption
-    if len(columns[first]) > LINES:
-        foot += f" The first {LINES} of {len(columns[first])}."
-    return Compact(title, names, lines, foot, [table_file(record)], head)
-
-
-def _cell(value: object) -> Markup:
-    if isinstance(value, float):
-        return data(value, "fraction")
-    return data(value, "count") if isinstance(value, int) else Markup("{}").format(value)
 
 
 PAGE = AuditPage(

@@ -48,12 +48,7 @@ FOOT_IN_VIEW = (
 
 
 def likelihood_section(findings: Findings) -> Section | None:
-    """Evasion first, then a table for each attack, one for images never learned, one for thresholds, and pictures.
-
-    >>> from clearance.records import Report
-    >>> likelihood_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """Evasion first, then a table for each attack, one for images never learned, one for thresholds, and pictures."""
     tables = [_evasion(findings), *_in_view(findings)]
     tables += [_under_attack(findings, attack) for attack in ATTACKS]
     tables += [_unseen(findings), _rejected(findings)]
@@ -186,12 +181,7 @@ AUDIT, OVER = "likelihood", "evasion"
 
 
 def evasions(findings: Findings) -> ExhibitRecord | None:
-    """A row for each method, score and radius.
-
-    >>> from clearance.records import Report
-    >>> evasions(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A row for each method, score and radius."""
     rows = [
         {
             "method": row.method,

@@ -31,12 +31,7 @@ QUANTITIES = (
 
 
 def first_class(findings: Findings) -> str | None:
-    """The class that the paper's table is about: the first that was measured.
-
-    >>> from clearance.records import Report
-    >>> first_class(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """The class that the paper's table is about: the first that was measured."""
     row = findings.row("mean", AUDIT, "lda_eigenvalue")
     return None if row is None else str(row.context["class"])
 
@@ -130,12 +125,7 @@ FOOT = (
 
 
 def directions_section(findings: Findings) -> Section | None:
-    """Planes, lines, the table, and what the regulariser does to it.
-
-    >>> from clearance.records import Report
-    >>> directions_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """Planes, lines, the table, and what the regulariser does to it."""
     noun = class_noun(findings.dataset)
     planes = clouds(findings, AUDIT, "plane", "Training features")
     lines = _lines(findings)

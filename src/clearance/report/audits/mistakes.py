@@ -38,12 +38,7 @@ def _confident(findings: Findings) -> list[Finding]:
 
 
 def pair_gallery(findings: Findings, pair: str) -> list[Gallery]:
-    """The wrong images of a pair of classes, named as in the exhibit of the audit `confusions`.
-
-    >>> from clearance.records import Report
-    >>> pair_gallery(Findings(Report({}, {}, "", ""), "digits"), "cat and dog")
-    []
-    """
+    """The wrong images of a pair of classes, named as in the exhibit of the audit `confusions`."""
     return [
         shown
         for record in firsts(findings, AUDIT, "pairs").values()
@@ -53,12 +48,7 @@ def pair_gallery(findings: Findings, pair: str) -> list[Gallery]:
 
 
 def class_gallery(findings: Findings, name: str) -> list[Gallery]:
-    """The stored mistakes on images of a class, the most confident first.
-
-    >>> from clearance.records import Report
-    >>> class_gallery(Findings(Report({}, {}, "", ""), "digits"), "cat")
-    []
-    """
+    """The stored mistakes on images of a class, the most confident first."""
     records = [record for stored in PAGE.drawn for record in firsts(findings, AUDIT, stored).values()]
     shots = dict.fromkeys(
         shot for record in records for shot in _shots(record) if f"given {name}" in shot.words
@@ -67,12 +57,7 @@ def class_gallery(findings: Findings, name: str) -> list[Gallery]:
 
 
 def mistakes_section(findings: Findings) -> Section | None:
-    """A gallery of the most confident mistakes, and one for each pair.
-
-    >>> from clearance.records import Report
-    >>> mistakes_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A gallery of the most confident mistakes, and one for each pair."""
     shown = [
         Gallery("The most confident mistakes", _shots(record)[:IN_DETAIL])
         for record in firsts(findings, AUDIT, "confident").values()
@@ -104,11 +89,7 @@ def _wrong_files(record: ExhibitRecord) -> Compact | None:
 
 
 def stored_shots(report: Report) -> list[Shot]:
-    """Every image of a mistake that a report keeps; the first of its words is the name of its file.
-
-    >>> stored_shots(Report({}, {}, "", ""))
-    []
-    """
+    """Every image of a mistake that a report keeps; the first of its words is the name of its file."""
     return [
         shot
         for record in report.exhibits

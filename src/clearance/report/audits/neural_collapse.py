@@ -22,12 +22,7 @@ COLUMNS = (
 
 
 def collapse_section(findings: Findings) -> Section | None:
-    """A table for test images; what is known of training images alone is in the full table too.
-
-    >>> from clearance.records import Report
-    >>> collapse_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A table for test images; what is known of training images alone is in the full table too."""
     columns = {}
     for title, name in COLUMNS:
         split = "train" if name == "nc3" else "test"

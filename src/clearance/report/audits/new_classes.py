@@ -17,12 +17,7 @@ HEADS = ("retrained", "class mean")
 
 
 def new_classes_section(findings: Findings) -> Section | None:
-    """A column for each stand-in and number of images, and a line for the nearest image.
-
-    >>> from clearance.records import Report
-    >>> new_classes_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A column for each stand-in and number of images, and a line for the nearest image."""
     columns: dict[str | Markup, dict[str, Markup]] = {}
     pixels: list[Markup] = []
     for head in HEADS:

@@ -51,12 +51,7 @@ def _auroc(findings: Findings) -> Markup:
 
 
 def detection_section(findings: Findings) -> Section | None:
-    """What other thresholds keep and reject.
-
-    >>> from clearance.records import Report
-    >>> detection_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """What other thresholds keep and reject."""
     curves = drawn_firsts(
         findings,
         firsts(findings, AUDIT, "thresholds"),

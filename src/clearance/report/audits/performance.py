@@ -70,12 +70,7 @@ def _behind(findings: Findings, kind: str) -> list[SummaryRow]:
 
 
 def performance_section(findings: Findings) -> Section | None:
-    """A table of classes, one of slices, and the confusion matrix.
-
-    >>> from clearance.records import Report
-    >>> performance_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A table of classes, one of slices, and the confusion matrix."""
     if len(findings.methods) != 1:
         return None
     parts: list[Row | Compact] = [table for kind in GROUPS if (table := _table(findings, kind)) is not None]

@@ -17,10 +17,6 @@ def input_in_doubt(findings: Findings) -> bool:
 
     A broken last layer, too, may be a little better on images that it was never meant to see; then a new one gains
     more.
-
-    >>> from clearance.records import Report
-    >>> input_in_doubt(Findings(Report({}, {}, "", ""), "digits"))
-    False
     """
     return _gain(findings) is not None
 

@@ -28,12 +28,7 @@ KINDS = {
 
 
 def over_radius(findings: Findings) -> ExhibitRecord | None:
-    """A row for each method, norm, kind of attack and radius; at radius 0 nothing is attacked.
-
-    >>> from clearance.records import Report
-    >>> over_radius(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A row for each method, norm, kind of attack and radius; at radius 0 nothing is attacked."""
     rows = [
         {
             "method": row.method,
@@ -77,12 +72,7 @@ def _unattacked(findings: Findings) -> list[dict[str, Any]]:
 
 
 def alarms(findings: Findings) -> ExhibitRecord | None:
-    """A row for each method, norm and reason: from which radius to which, at how many runs, and its largest share.
-
-    >>> from clearance.records import Report
-    >>> alarms(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A row for each method, norm and reason: from which radius to which, at how many runs, and its largest share."""
     seen: dict[tuple[Any, ...], list[tuple[Any, dict[str, Any]]]] = {}
     for method in findings.methods:
         for record in _of_runs(findings, "alarms"):
@@ -129,12 +119,7 @@ ABOUT = {"verdict": "the worst case: attacks were too weak", "plain attacks": "p
 
 
 def robustness_section(findings: Findings) -> Section | None:
-    """A curve and a table for each norm, then every reason for an alarm in words.
-
-    >>> from clearance.records import Report
-    >>> robustness_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A curve and a table for each norm, then every reason for an alarm in words."""
     rows = findings.rows("mean", AUDIT, "robust_accuracy")
     norms = norms_of(row.context.get("norm") for row in rows)
     tables = [table for norm in norms if (table := _table(findings, norm)) is not None]

@@ -3,14 +3,12 @@
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
-from clearance.records.record import ExhibitRecord
-from clearance.records.store import table_file
 from clearance.report.audit_page import CLOSE, AuditPage, Finding, Section, Severity, Term, points_with_ends
 from clearance.report.findings import Findings
 from clearance.report.names import listed
 from clearance.report.numbers import data
 from clearance.report.pictures import firsts, table_of
-from clearance.report.tables import Compact, Line
+from clearance.report.tables import of_exhibit
 
 AUDIT = "set_facts"
 IMBALANCED = 10  # times: from here on it is said
@@ -69,14 +67,9 @@ def _many_lost(findings: Findings) -> bool:
 
 
 def sets_section(findings: Findings) -> Section | None:
-    """The odd images by name, and the images of each class.
-
-    >>> from clearance.records import Report
-    >>> sets_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """The odd images by name, and the images of each class."""
     tables = [
-        _table(record, title, head)
+        of_exhibit(record, title, head, LINES)
         for name, title, head in (
             ("odd_images", "Odd images", "Set"),
             ("class_sizes", "Images of each class", "Class"),
@@ -88,21 +81,6 @@ def sets_section(findings: Findings) -> Section | None:
 
 
 _TEXT = "Files that cannot be read are left out. Sizes are those of the files, before resizing."
-
-
-def _table(record: ExhibitRecord, title: str, head: str) -> Compact:
-    columns = record.exhibit.columns
-    first, *names = columns
-    lines = [
-        Line(str(cell), None, [_cell(columns[name][number]) for name in names])
-        for number, cell in enumerate(columns[first][:LINES])
-    ]
-    more = f"The first {LINES} of {len(columns[first])}." if len(columns[first]) > LINES else ""
-    return Compact(title, names, lines, more, [table_file(record)], head)
-
-
-def _cell(value: object) -> Markup:
-    return data(value, "count") if isinstance(value, int) else Markup("{}").format(value)
 
 
 PAGE = AuditPage(

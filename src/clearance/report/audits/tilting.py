@@ -256,12 +256,7 @@ PAIR: tuple[tuple[Callable[..., Figure], str, str], ...] = (
 
 
 def tilting_section(findings: Findings) -> Section | None:
-    """A table of three penalties, the path, and the figures on losses.
-
-    >>> from clearance.records import Report
-    >>> tilting_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A table of three penalties, the path, and the figures on losses."""
     every = list(findings.exhibits(AUDIT))
     shown = {record.exhibit.name: record for record in every}
     if "path" not in shown:

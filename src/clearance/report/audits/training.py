@@ -170,22 +170,12 @@ def condition_of(context: Mapping[str, Scalar]) -> Condition:
 
 
 def conditions(findings: Findings) -> list[Condition]:
-    """Every condition that curves were recorded under, in order.
-
-    >>> from clearance.records import Report
-    >>> conditions(Findings(Report({}, {}, "", ""), "digits"))
-    []
-    """
+    """Every condition that curves were recorded under, in order."""
     return list(dict.fromkeys(condition_of(one.exhibit.context) for one in _of_runs(findings)))
 
 
 def over_epochs(findings: Findings) -> ExhibitRecord | None:
-    """A row for each condition, method, set of images and epoch.
-
-    >>> from clearance.records import Report
-    >>> over_epochs(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A row for each condition, method, set of images and epoch."""
     rows: list[dict[str, Any]] = []
     for place, condition in enumerate(conditions(findings)):
         mine = [one for one in _of_runs(findings) if condition_of(one.exhibit.context) == condition]
@@ -212,12 +202,7 @@ NOT_MEANT = (
 
 
 def epochs_section(findings: Findings) -> Section | None:
-    """A picture and a table for each condition that runs were made under.
-
-    >>> from clearance.records import Report
-    >>> epochs_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A picture and a table for each condition that runs were made under."""
     record = stored(findings, AUDIT, OVER)
     if record is None:
         return None

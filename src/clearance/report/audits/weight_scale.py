@@ -31,12 +31,7 @@ ANSWERS: tuple[tuple[str, str, dict[str, str]], ...] = (
 
 
 def weight_section(findings: Findings) -> Section | None:
-    """A table of answers, and one of the layers' weights.
-
-    >>> from clearance.records import Report
-    >>> weight_section(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A table of answers, and one of the layers' weights."""
     columns = {
         title: {row.method: mean(row) for row in findings.rows("mean", AUDIT, name, **wanted)}
         for title, name, wanted in ANSWERS
@@ -71,12 +66,7 @@ FOOT = (
 
 
 def decay_table(findings: Findings) -> Compact | None:
-    """A line for each method, from its first run; None where no run says.
-
-    >>> from clearance.records import Report
-    >>> decay_table(Findings(Report({}, {}, "", ""), "digits")) is None
-    True
-    """
+    """A line for each method, from its first run; None where no run says."""
     columns: dict[str | Markup, dict[str, Markup]] = {title: {} for title in ROLES.values()}
     for record in findings.exhibits(AUDIT, DECAY):
         if is_summary(record):
