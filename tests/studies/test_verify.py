@@ -31,7 +31,7 @@ def test_every_committed_ledger_follows_from_its_values_and_the_command_says_wha
         main(["verify"])
     said = capsys.readouterr().out
     assert [line for line in said.splitlines() if line.startswith("wrong")] == []
-    assert "to run again: papers/sato_2019/results/digits/ledger.json" in said
+    assert "to run again: papers/sato_2019/results/mnist/ledger.json" in said
     checked, rest = re.fullmatch(r"(\d+) readings.* recomputed, (.*)", said.splitlines()[-1]).groups()  # type: ignore[union-attr]
     assert int(checked) > 300
     assert rest.startswith("0 wrong")
@@ -88,11 +88,11 @@ def test_a_changed_model_fails_where_verdicts_rest_on_models(tmp_path):
 
 
 def test_a_changed_verdict_fails_where_no_seed_was_kept(tmp_path):
-    path, tree = copied("sato_2019/results/digits/ledger.json", tmp_path)
+    path, tree = copied("sato_2019/results/mnist/ledger.json", tmp_path)
     row = next(row for row in tree["claims"] if row["id"] == "T1")
-    row["ordering"] = "holds"
+    row["ordering"] = "does not hold"
     saved(path, tree)
-    assert any("ordering is 'holds'" in one for one in verified(path).problems)
+    assert any("ordering is 'does not hold'" in one for one in verified(path).problems)
 
 
 def test_what_was_said_in_markdown_is_checked_too(tmp_path):
