@@ -1,13 +1,14 @@
 """Center loss: the update rule of the paper, and a plain gradient."""
 
 import math
+import warnings
 
 import pytest
 import torch
 from torch import nn
 
 from clearance import Outputs
-from clearance.losses import CenterLoss
+from clearance.losses import CenterLoss, TrainingWarning
 from clearance.losses.center import centre_shift
 
 
@@ -143,3 +144,33 @@ def test_a_sample_that_is_no_number_does_not_move_its_centre(broken):
     centres = torch.zeros(2, 2)
     found = centre_shift(features, labels, centres)
     assert torch.equal(found, centre_shift(features[kept], labels[kept], centres))
+
+
+def test_centres_that_are_never_moved_are_said_once():
+    loss, head = CenterLoss(2, 2), nn.Linear(2, 2)
+    x, labels = torch.randn(8, 2, requires_grad=True), torch.arange(8) % 2
+
+    def batches(count, moving):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(count):
+                outputs = Outputs(x, head(x), head)
+                loss(outputs, labels).total.backward()
+                if moving:
+                    loss.after_step(outputs, labels)
+        said = [(one.category, str(one.message), one.filename) for one in caught]
+        return [one for one in said if "centres" in one[1]]
+
+    assert batches(120, moving=True) == []
+    ((kind, message, place),) = batches(120, moving=False)
+    assert kind is TrainingWarning
+    assert "call loss.after_step(outputs, labels)" in message
+    assert place == __file__
+
+
+def test_evaluation_counts_no_batches():
+    loss = CenterLoss(2, 2).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(60):
+            loss(outputs_of(torch.ones(2, 2)), torch.arange(2))

@@ -1,5 +1,6 @@
 """Center loss: cross-entropy, and features pulled to their class centre, Wen et al. (2016)."""
 
+import warnings
 from typing import Literal
 
 import torch
@@ -8,11 +9,12 @@ from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
 from clearance.heads.gaussian_mixture import own_half_distance
-from clearance.losses._loss import Loss, check_labels
+from clearance.losses._loss import Loss, TrainingWarning, check_labels
 from clearance.losses.cross_entropy import cross_entropy
 from clearance.tensors import LossTerms, Outputs
 
 CentreUpdate = Literal["paper", "gradient"]
+_FORGOTTEN = 50  # batches without `after_step`; fewer may be one step of accumulated gradients
 
 
 def centre_shift(features: Tensor, labels: Tensor, centres: Tensor) -> Tensor:
@@ -71,7 +73,8 @@ class CenterLoss(Loss):
         ValueError: If a number is out of range; in ``forward``, if features are not of width D, or a label has no
             centre.
 
-    Centres start at 0. Your own loop must call ``after_step``, or they stay there.
+    Centres start at 0. Your own loop must call ``after_step``, or they stay there; after 50 batches without it a
+    `TrainingWarning` says so.
 
     Misleads without cross-entropy: its optimum is then all features at one point.
 
@@ -81,6 +84,7 @@ class CenterLoss(Loss):
     """
 
     centres: Tensor
+    _unmoved = 0  # batches of training since the last `after_step`
 
     def __init__(
         self,
@@ -118,11 +122,24 @@ class CenterLoss(Loss):
         if self.cross_entropy_weight > 0:
             softmax = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()
             terms = {"cross_entropy": softmax, **terms}
+        if self.training and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            self._count()
         return LossTerms(terms)
+
+    def _count(self) -> None:
+        self._unmoved += 1
+        if self._unmoved == _FORGOTTEN and self.update == "paper":
+            warnings.warn(
+                f"the centres have not moved in {_FORGOTTEN} batches, so features are only pulled to where centres "
+                "were; call loss.after_step(outputs, labels) after each step of the optimiser.",
+                TrainingWarning,
+                stacklevel=6,
+            )
 
     @torch.no_grad()
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:
         """Move the centres of the classes in the batch if `update` is ``"paper"``."""
+        self._unmoved = 0
         if self.update == "paper":
             shift = centre_shift(outputs.features, labels, self.centres)
             self.centres.sub_(shift, alpha=self.rate)
