@@ -937,3 +937,17 @@ def test_3_5_1_max_norm_bounds_the_extractor_and_no_head(data, make_model, watch
     drawn = [trained.stack.parameters["0.weight"].norm(dim=-1).max() for _, _, trained in spy.calls]
     assert min(map(float, drawn)) > 0.01
     assert float(model.head[0].weight.detach().norm(dim=1).max()) > 0.01
+
+
+def test_a_loop_that_never_redraws_its_heads_is_said(data, make_model):
+    way = FOCA(per_class=5)
+    training = way.start(make_model(), data, None, way.generators(0))
+    images, labels = data.batch(torch.arange(8))
+    for _ in range(49):
+        training.loss(images, labels)
+    with pytest.warns(TrainingWarning, match=r"the same for 50 batches.*call after_step\(\)") as caught:
+        training.loss(images, labels)
+    assert caught[0].filename == __file__
+    training.after_step()
+    for _ in range(49):
+        training.loss(images, labels)

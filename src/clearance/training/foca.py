@@ -176,6 +176,7 @@ class FOCATraining(Training):
     """
 
     RUNAWAY = 100.0  # times the first features' unit; under GradientHeads digits grew up to 40 times
+    FORGOTTEN = 50  # batches without `after_step`; fewer may be one step of accumulated gradients
     REDRAWS = 3  # one batch of features may fail by chance; four in a row mean a diverged extractor
 
     def __init__(
@@ -228,8 +229,9 @@ class FOCATraining(Training):
     def loss(self, images: Tensor, labels: Tensor, model: Callable[..., Outputs] | None = None) -> LossTerms:
         """The loss of a batch, to be differentiated; heads are drawn if they are due.
 
-        Until ``after_step``, more batches belong to the same step of the optimiser and meet the same heads. If no weak
-        head could be trained, there is one term, which is 0 and has the gradient 0.
+        Until ``after_step``, more batches belong to the same step of the optimiser and meet the same heads; at the 50th
+        a `TrainingWarning` asks for it. If no weak head could be trained, there is one term, which is 0 and has the
+        gradient 0.
 
         Args:
             images: (B, C, H, W), in [0, 1].
@@ -252,6 +254,13 @@ class FOCATraining(Training):
         outputs: Outputs = call(images, layers=loss.layers, head=heads)
         terms = _loss_over_heads(loss, outputs, labels, heads)
         self._seen.append((outputs.detached(), labels))
+        if len(self._seen) == self.FORGOTTEN:
+            warnings.warn(
+                f"the weak heads are the same for {self.FORGOTTEN} batches, all of which are kept in memory; call "
+                "after_step() after each step of the optimiser.",
+                TrainingWarning,
+                stacklevel=2,
+            )
         return terms
 
     @torch.no_grad()
