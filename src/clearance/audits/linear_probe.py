@@ -120,8 +120,7 @@ def paired_interval(gained: Tensor) -> tuple[float, float, float]:
 
     Source: Bonett and Price, J. Educ. Behav. Stat. 37 (2012), for differences of -1, 0 and 1.
 
-    Args:
-        gained: (N,), for example whether one way is wrong on an image less whether another is.
+    `gained`, (N,), is for example whether one way is wrong on an image less whether another is.
 
     >>> import torch
     >>> [round(x, 3) for x in paired_interval(torch.tensor([1.0, 0.0, 0.0, 0.0]))]
