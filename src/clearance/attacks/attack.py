@@ -45,10 +45,7 @@ def logits_of(model: Model, images: Tensor, *, chunk: int = CHUNK) -> Tensor:
     kernel for another shape. An attack asks about fewer and fewer images, and its steps turn last bits into
     whole steps. So the model always sees `chunk` images; where fewer are left, the last one is repeated.
 
-    Args:
-        model: Images to logits.
-        images: (B, ...), B at least 1.
-        chunk: Images that the model sees at once; change it only for memory or speed.
+    `images` are (B, ...), B at least 1; change `chunk` only for memory or speed.
 
     Raises:
         ValueError: If what comes back is not of shape (chunk, C) with C at least 2.
@@ -73,11 +70,8 @@ def gradients_of(
     Warns:
         NoGradientWarning: Of such a model.
 
-    Args:
-        model: Images to logits.
-        images: (B, ...), B at least 1.
-        loss: Turns logits (b, C) and the rows of `images` that they belong to into losses (b,).
-        chunk: Images that the model sees at once; see :func:`logits_of`.
+    `images` are (B, ...), B at least 1; `loss` turns logits (b, C) and the rows of `images` that they belong to into
+    losses (b,); `chunk` is as in :func:`logits_of`.
 
     Returns:
         Logits (B, C), without a graph, and gradients of the shape and type of `images`.
@@ -250,12 +244,7 @@ def confined(
 ) -> Tensor:
     """What an attack found, clipped and range-checked; pixels that are not numbers are reset to the original.
 
-    Args:
-        candidates: What it found.
-        originals: (B, ...), within `bounds`.
-        norm: Of the ball.
-        bounds: Of pixel values.
-        epsilon: Radius of the ball; None without a ball.
+    `originals` are (B, ...), within `bounds`; without a ball, `epsilon` is None.
 
     Raises:
         ValueError: If candidates have another shape, or are outside the ball by more than rounding.
@@ -292,7 +281,6 @@ class Batch:
     """Images under attack, and the model that is asked about them.
 
     Args:
-        model: Images to logits.
         images: The originals, (B, ...).
         labels: (B,).
         targets: (B,), the classes wanted, or None if any wrong class counts.
@@ -480,9 +468,7 @@ class Attack(ABC):
     def _search(self, batch: Batch, *, persist: bool) -> Tensor:
         """Candidates for every image of the batch, of which there is at least one.
 
-        Args:
-            batch: Images to change.
-            persist: Whether to continue with an image that is broken.
+        `persist` tells whether to continue with an image that is broken.
         """
 
 

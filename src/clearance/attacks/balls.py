@@ -42,12 +42,7 @@ def as_norm(norm: float | str) -> float:
 def norm_of(delta: Tensor, norm: float) -> Tensor:
     """The norm of each displacement, of at least float32 and safe from overflow and underflow.
 
-    Args:
-        delta: (B, ...).
-        norm: inf, 2 or 1.
-
-    Returns:
-        (B,).
+    Displacements are (B, ...), norms (B,), of p = inf, 2 or 1.
 
     >>> norm_of(torch.tensor([[3.0, -4.0]]), 2), norm_of(torch.tensor([[3.0, -4.0]]), 1)
     (tensor([5.]), tensor([7.]))
@@ -87,12 +82,8 @@ def projected(delta: Tensor, images: Tensor, epsilon: float | Tensor, norm: floa
     The factor t is found by rounds that each settle pixels for good, s at the kinks of a piecewise linear
     function; neither is an approximation.
 
-    Args:
-        delta: Displacements, (B, ...).
-        images: What is displaced, the same shape, within `bounds`.
-        epsilon: Radius in pixel units, at least 0: one number, or one an image, (B,).
-        norm: inf, 2 or 1.
-        bounds: Of pixel values.
+    Displacements are (B, ...); `images`, what is displaced, has the same shape, within `bounds`. `epsilon` is in pixel
+    units, at least 0: one number, or one an image, (B,). `norm` is inf, 2 or 1.
 
     >>> projected(torch.tensor([[2.0, 1.0]]), torch.tensor([[0.0, 0.5]]), 1.0, 1, Bounds())
     tensor([[1., 0.]])
@@ -229,12 +220,9 @@ def linear_optimum(
         2     d = clip(t g), t so that the norm is epsilon (or every pixel is at its bound)
         1     the largest |g| is moved to its bound first, then the next, until epsilon is spent
 
-    Args:
-        gradient: (B, ...); entries that are zero or not a number are not moved.
-        images: What is displaced, the same shape, within `bounds`.
-        epsilon: Radius in pixel units, at least 0: one number, or one an image, (B,).
-        norm: inf, 2 or 1.
-        bounds: Of pixel values.
+    The gradient is (B, ...), and entries that are zero or not a number are not moved; `images`, what is displaced, has
+    the same shape, within `bounds`. `epsilon` is in pixel units, at least 0: one number, or one an image, (B,). `norm`
+    is inf, 2 or 1.
 
     >>> images, gradient = torch.tensor([[0.9, 0.5]]), torch.tensor([[4.0, 3.0]])
     >>> linear_optimum(gradient, images, 0.5, 1, Bounds())
@@ -294,16 +282,8 @@ def random_starts(
     at any place in a batch, with any other images, and on every device; equal images get
     equal ones. float64 and float32 images with the same values are equal.
 
-    Args:
-        images: (B, ...), within `bounds`.
-        epsilon: Radius in the unit of the pixels.
-        norm: inf, 2 or 1.
-        bounds: Of pixel values.
-        seed: At least 0.
-        stream: Distinguishes several draws of one seed.
-
-    Returns:
-        Displacements of the shape and type of `images`.
+    Images are (B, ...), within `bounds`, and displacements have their shape and type. `epsilon` is in the unit of the
+    pixels, `norm` is inf, 2 or 1, `seed` is at least 0, and `stream` distinguishes several draws of one seed.
 
     >>> images = torch.rand(4, 9)
     >>> starts = random_starts(images, 0.5, 2, Bounds(), seed=0, stream=1)

@@ -30,8 +30,6 @@ class GradientAttack(Attack):
         epsilon: Radius in the unit of the pixels.
         norm: inf, 2 or 1.
         loss: A name in :data:`~clearance.attacks.losses.LOSSES`.
-        bounds: Of pixel values.
-        chunk: Images that the model sees at once.
 
     Raises:
         ValueError: If a setting is out of range.

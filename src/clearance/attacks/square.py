@@ -47,12 +47,8 @@ class Patches:
 def patches(window: Window, height: int, width: int, down: Tensor, across: Tensor) -> Patches:
     """Patches that lie wholly within images of `height` x `width`.
 
-    Args:
-        window: Size of a patch, at most that of the image.
-        height: Of the images.
-        width: Of the images.
-        down: Where it begins, as a share in [0, 1) of all places from top to bottom, (B,).
-        across: Likewise from left to right.
+    The window is at most as large as the image; `down` and `across`, (B,), are where a patch begins, as a share in
+    [0, 1) of all places from top to bottom and from left to right.
 
     >>> found = patches(Window(1, 2), 2, 3, torch.tensor([0.9]), torch.tensor([0.6]))
     >>> found.inside[0, 0].int()

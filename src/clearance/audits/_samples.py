@@ -74,9 +74,7 @@ def _keys(data: ImageSet, seed: int) -> list[bytes]:
 def first_half(labels: Tensor, seed: int) -> Tensor:
     """A mask, true for half of every class (the smaller half of an odd number), drawn only by the seed.
 
-    Args:
-        labels: (N,).
-        seed: Equal seeds give different models the same halves.
+    Labels are (N,); equal seeds give different models the same halves.
 
     >>> mask = first_half(torch.tensor([0, 0, 1, 1, 1]), seed=0)
     >>> torch.bincount(torch.tensor([0, 0, 1, 1, 1])[mask])
@@ -102,11 +100,8 @@ def partial_sets(
 
     Source: Sato et al. (2019), section 4.1; balance above one image a class is not stated there.
 
-    Args:
-        train: The images to draw from.
-        per_class: Images of every class, ascending.
-        repetitions: r, draws for each of `per_class`.
-        seed: Equal seeds give equal rows for equal labels, for every model.
+    `per_class`, images of every class, is ascending, with r draws for each. Equal seeds give equal rows for equal
+    labels, for every model.
     """
     counts = torch.bincount(train.labels, minlength=train.class_count).cpu()
     sets = []

@@ -80,12 +80,8 @@ def nearest_rivals(
 ) -> NearestRival:
     """Look at every rival (or those with the highest logits) once, and at the nearest again for its gradient.
 
-    Args:
-        model: In evaluation mode; images are taken in its precision.
-        images: In [0, 1], (B, C, H, W).
-        labels: (B,).
-        norm: 1, 2 or inf.
-        rivals: How many to compare with, those with the highest logits; None is all.
+    The model is in evaluation mode and takes images in its precision: (B, C, H, W), in [0, 1], with labels (B,).
+    `norm` is 1, 2 or inf; None compares with every rival.
     """
     exact = images.to(dtype_of(model))
     chosen = []
@@ -157,10 +153,7 @@ def first_crossing(value: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
     """A t above 0 where `value` turns from positive to negative or 0, infinite where none was found up to 64.
 
     The smallest of 1, 2, 4 ... 64 at which it has turned, halved down: the first crossing where there is one alone.
-
-    Args:
-        value: From t (B,) to numbers (B,).
-        like: Any (B,) of the precision that is wanted.
+    `value` goes from t (B,) to numbers (B,); `like` is any (B,) of the precision that is wanted.
 
     >>> first_crossing(lambda t: 3 - t, torch.zeros(1, dtype=torch.float64))
     tensor([3.], dtype=torch.float64)
@@ -185,10 +178,7 @@ def first_crossing(value: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
 def bisected_distances(model: Classifier, rivals: NearestRival, norm: float) -> Tensor:
     """How far along the steepest step of p-norm 1 any rival wins, (B,): 0 where one does already, infinite if never.
 
-    Args:
-        model: In evaluation mode.
-        rivals: Of the images.
-        norm: p, that of the step.
+    The model is in evaluation mode.
     """
     lead = lead_of(model, rivals)
     wrong = ~(lead(rivals.images) > 0)
@@ -205,10 +195,7 @@ def mirror_images(model: Classifier, rivals: NearestRival, norm: float) -> tuple
 
     Source: Tanay and Griffin (2018), the mirror image x - 2 d(x) w / ||w|| of a linear classifier.
 
-    Args:
-        model: In evaluation mode.
-        rivals: Of the images.
-        norm: p, that of the step.
+    The model is in evaluation mode, p is the norm of the step.
 
     Returns:
         Images (B, C, H, W), not clipped to the range of pixels, and t / 2, (B,): infinite where none was found; the
@@ -251,11 +238,8 @@ def tilting_angles(rivals: NearestRival, ways: Tensor) -> Tensor:
     """The angle between the steepest descent of the gap and a direction in the data, (B,), in [0, pi] radians.
 
     atan2(||n||, w.z) with w = -grad m, the unit vector z of `ways`, and n = w - (w.z) z, which keeps the digits of
-    small angles. Not a number where there is no gradient or no way.
-
-    Args:
-        rivals: Of the images.
-        ways: From each image's class to its rival's, (B, C, H, W).
+    small angles. Not a number where there is no gradient or no way. Ways, (B, C, H, W), lead from each image's class
+    to its rival's.
     """
     w, way = -rivals.gradient.flatten(1), ways.flatten(1).to(rivals.gradient.dtype)
     length = way.norm(dim=1, keepdim=True)
@@ -416,12 +400,8 @@ def layer_spreads(
 
     sqrt(mean over images and elements of (h - mean h)^2) * N^(1/p) for N elements; 0 where all images agree.
 
-    Args:
-        model: In evaluation mode.
-        images: (B, C, H, W).
-        layers: Names of submodules, ``"features"``, ``"logits"``.
-        norm: p.
-        chunk: Images that the model sees at once.
+    Images are (B, C, H, W), layers names of submodules, ``"features"`` or ``"logits"``; the model, in evaluation mode,
+    sees `chunk` images at once.
 
     >>> model = Classifier(torch.nn.Flatten(), torch.nn.Linear(4, 2)).eval()
     >>> images = torch.tensor([0.0, 1.0]).view(2, 1, 1, 1).expand(2, 1, 2, 2)

@@ -261,9 +261,7 @@ def fitted_temperature(logits: Tensor, labels: Tensor) -> float:
     trained: there one more image is imagined that belongs to all classes alike. (Platt, 1999, section 2.2, does so
     for two classes.) It weighs the more the sharper logits are, which is why it is not imagined elsewhere.
 
-    Args:
-        logits: (n, C), finite, n at least 1.
-        labels: Class indices, (n,).
+    Logits are (n, C), finite, with n at least 1; labels are class indices, (n,).
 
     >>> logits = torch.tensor([[2.0, 0.0], [2.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
     >>> 1.2 < fitted_temperature(logits, torch.tensor([0, 0, 1, 1])) < 3.0      # three of four are right
@@ -298,9 +296,7 @@ def proper_scores(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     Source: Brier, *Verification of forecasts expressed in terms of probability* (1950), the sum over all classes.
     An image whose logits are not finite gets the worst there is: infinity, and 2.
 
-    Args:
-        logits: (N, C).
-        labels: (N,).
+    Logits are (N, C), labels (N,).
 
     >>> nll, brier = proper_scores(torch.zeros(1, 2), torch.tensor([0]))
     >>> round(float(nll), 4), float(brier)
@@ -342,9 +338,7 @@ def surplus(confidence: Tensor, right: Tensor) -> tuple[float, float, float]:
     Source: Newcombe, *Interval estimation for the difference between independent proportions* (1998), method 10,
     with a normal interval for the mean confidence in place of the second proportion.
 
-    Args:
-        confidence: (N,), in [0, 1].
-        right: (N,), bool.
+    `confidence`, in [0, 1], and `right`, bool, are (N,).
 
     >>> [round(x, 3) for x in surplus(torch.ones(100, dtype=torch.float64), torch.arange(100) < 90)]
     [0.1, 0.055, 0.174]

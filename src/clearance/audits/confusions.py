@@ -84,10 +84,8 @@ OF_NO_PAIR = {"outside": "an output beyond the classes", "unanswered": "logits t
 def pair_errors(answers: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, dict[str, int]]:
     """Errors between each two classes, both ways, and how many there are of each kind of `OF_NO_PAIR`.
 
-    Args:
-        answers: Classes given, (N,); `classes` or above for an output beyond the classes, -1 for no finite logits.
-        labels: True classes, (N,).
-        classes: C.
+    `answers` are the classes given, (N,): `classes` or above for an output beyond the classes, -1 for no finite
+    logits. `labels` are the true classes, (N,), of C = `classes`.
 
     Shapes:
         returns (C (C - 1) / 2,) in the order of itertools.combinations, and the kinds that occur.

@@ -87,13 +87,8 @@ def cut_deeper(model: Classifier, layers: int = 1) -> Classifier:
     Nothing is copied and `model` does not change: both classifiers share weights, buffers and modules, so training or
     moving one trains or moves the other.
 
-    Args:
-        model: Its head is a sequence (nested or not) with more than `layers` linear layers, as
-            :class:`clearance.heads.MLP` is.
-        layers: Number of linear layers to move, at least 1.
-
-    Returns:
-        A classifier whose features have the width that enters linear layer ``layers + 1`` of the head.
+    The head is a sequence (nested or not) with more than `layers` linear layers, at least 1, as
+    :class:`clearance.heads.MLP` is. Features then have the width that enters linear layer ``layers + 1`` of the head.
 
     Raises:
         HeadCutError: A ValueError, if the head is not a plain sequence, has too few linear layers or has some in a

@@ -231,8 +231,7 @@ class Copies:
     def of(cls, sets: Sequence[ImageSet]) -> "Copies":
         """Hash every image, and compare those whose hashes are near.
 
-        Args:
-            sets: Images of one shape.
+        All images have one shape.
 
         >>> images = torch.rand(4, 1, 8, 8)
         >>> data = ImageSet(torch.cat([images, images[:1]]), torch.arange(5) % 2, ("a", "b"))
@@ -265,11 +264,8 @@ class Copies:
 def near_duplicates(sets: Sequence[ImageSet], rows: Rows) -> list[Pair]:
     """Pairs of near duplicates, "near" or "mirrored", among images whose pixels differ.
 
-    Memory: 63 numbers for each image, and `NEIGHBOURS` candidates; pixels are read in batches.
-
-    Args:
-        sets: Images of one shape.
-        rows: Places among all sets one after the other, ascending.
+    Memory: 63 numbers for each image, and `NEIGHBOURS` candidates; pixels are read in batches. All images have one
+    shape; `rows` are places among all sets one after the other, ascending.
 
     >>> images = torch.rand(6, 1, 16, 16)
     >>> images[4], images[5] = (0.8 * images[0] + 0.1), images[1].flip(2)
@@ -301,8 +297,7 @@ def near_duplicates(sets: Sequence[ImageSet], rows: Rows) -> list[Pair]:
 def perceptual_hashes(images: Tensor) -> NDArray[np.float32]:
     """Unit vectors of the low frequencies of grey images without their mean, (N, 63); zeros for a flat image.
 
-    Args:
-        images: (N, C, H, W), sides of at least 8.
+    Images are (N, C, H, W), with sides of at least 8.
 
     >>> images = torch.rand(2, 3, 40, 40)
     >>> bool(np.abs(perceptual_hashes(0.5 * images + 0.2) - perceptual_hashes(images)).max() < 1e-5)
@@ -341,10 +336,7 @@ def _candidates(tree: cKDTree, hashes: NDArray[np.float32], reach: float) -> Row
 def alike(first: Tensor, second: Tensor, apart: Tensor) -> Tensor:
     """Whether two images each are near duplicates, (N,) bool.
 
-    Args:
-        first: (N, C, H, W).
-        second: The same shape.
-        apart: Distances of their hashes, (N,), at most `CANDIDATES`.
+    Images are (N, C, H, W); `apart`, (N,), are the distances of their hashes, at most `CANDIDATES`.
     """
     found = (apart <= NEAR) & (1 - correlation(first, second) <= SHARP)
     for sharp, soft in ((first, second), (second, first)):

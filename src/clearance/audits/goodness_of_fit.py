@@ -201,11 +201,8 @@ class FittedGaussians:
 def fitted_gaussians(features: Tensor, labels: Tensor, classes: int, covariance: Fitted) -> FittedGaussians:
     """Maximum-likelihood means and covariance, so that the mean of 2 d_y over these features is `width`.
 
-    Args:
-        features: (N, D), finite.
-        labels: (N,), every class at least once.
-        classes: K.
-        covariance: Its form, as in :class:`~clearance.heads.GaussianMixture`.
+    Features are (N, D), labels (N,), every class at least once; K classes. `covariance` is as in
+    :class:`~clearance.heads.GaussianMixture`.
 
     Raises:
         ValueError: If features are not finite, or a class has no sample.

@@ -225,8 +225,7 @@ class Doubts:
 
     Args:
         own: Probability of the given label, (N,).
-        best: Probability of the likeliest class, (N,).
-        likeliest: The likeliest class, (N,).
+        best: Probability of the likeliest class, `likeliest`, (N,).
         single: Whether the label is doubted, (N,) bool: as many as the joint counts say, by `own`.
         paired: Whether the image is counted off the diagonal of the confident joint, (N,) bool.
         sure: Whether `own` is below `SURE` and the likeliest class is another one, (N,) bool.
@@ -243,10 +242,8 @@ class Doubts:
     def of(cls, chances: Floats, labels: Ints, judged: NDArray[np.bool_]) -> "Doubts":
         """Ask cleanlab.
 
-        Args:
-            chances: Probabilities without the own label, (N, C).
-            labels: Given labels, (N,).
-            judged: Which images are asked about.
+        `chances` are probabilities without the own label, (N, C); `judged` tells which of the labels, (N,), are asked
+        about.
 
         Raises:
             ImportError: If cleanlab is not installed.
@@ -305,12 +302,8 @@ def probabilities(
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Probabilities of each image from the others' labels, and which labels there are others enough for.
 
-    Args:
-        images: (N, C, H, W), on the CPU.
-        labels: (N,).
-        classes: C.
-        seed: Decides which images share a block, and patches.
-        on_progress: Called after each block with how many of how many are done.
+    Images are (N, C, H, W), on the CPU, labels (N,). `seed` decides which images share a block, and patches;
+    `on_progress` is called after each block with how many of how many are done.
 
     Shapes:
         returns (N, C) float64 and (N,) bool.
@@ -362,10 +355,7 @@ def left_out_scores(features: NDArray[np.float32], labels: Ints, classes: int) -
 
     Source: Rifkin and Lippert, *Notes on Regularized Least Squares* (2007), the section on leaving one out.
 
-    Args:
-        features: (n, D).
-        labels: (n,).
-        classes: C.
+    Features are (n, D), labels (n,).
     """
     centred = features - features.mean(axis=0)
     squares = (centred**2).sum(axis=1)
@@ -388,9 +378,7 @@ def patch_features(images: Tensor, filters: Filters | None) -> NDArray[np.float3
 
     Source: Coates, Lee and Ng (2011), with patches drawn rather than learned.
 
-    Args:
-        images: (n, C, H, W).
-        filters: What `patch_filters` made.
+    Images are (n, C, H, W); `patch_filters` makes the filters.
 
     Shapes:
         returns (n, 8192) float32, or (n, C H W).
@@ -411,11 +399,7 @@ def patch_features(images: Tensor, filters: Filters | None) -> NDArray[np.float3
 def patch_filters(images: Tensor, seed: int) -> Filters | None:
     """Weights (D, K) and offsets (K,) that give the responses to random whitened patches of unit length.
 
-    Args:
-        images: (N, C, H, W).
-        seed: Decides which patches.
-
-    Returns None for images with a side below 16 pixels.
+    Images are (N, C, H, W); None for those with a side below 16 pixels. `seed` decides which patches.
     """
     if min(images.shape[2:]) < SMALL:
         return None

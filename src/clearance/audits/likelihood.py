@@ -160,7 +160,6 @@ class Changed:
     """Images after an attack that knows of no detector.
 
     Args:
-        attack: Its name.
         epsilon: Its radius, norm inf.
         images: (B, C, H, W), changed whether or not that was needed.
         predicted: (B,), what the classifier takes them for.
@@ -178,10 +177,7 @@ class Changed:
 class Seen:
     """Images after an attack, as the classifier sees them: asked once, used by every number and picture.
 
-    Args:
-        changed: The images.
-        scores: The network's scores of them.
-        logits: (N, C).
+    Logits are (N, C).
     """
 
     changed: Changed
@@ -193,10 +189,7 @@ class Seen:
 class NormalImages:
     """Images of the training classes: some for detection, others for choosing thresholds.
 
-    Args:
-        scorer: Of the classifier, which is in evaluation mode.
-        data: The normal images of the detection.
-        held_out: For thresholds; disjoint from `data`.
+    The classifier of the scorer is in evaluation mode; `held_out`, for thresholds, is disjoint from `data`.
     """
 
     scorer: Scorer
@@ -435,13 +428,8 @@ def attacked(
     Source: Goodfellow, Shlens and Szegedy (2015); Kurakin, Goodfellow and Bengio (2017); every image is attacked to the
     end, as Wan et al. (2018) do, also where the classifier is wrong on it already.
 
-    Args:
-        model: Images to logits, in evaluation mode.
-        images: (B, C, H, W).
-        labels: (B,).
-        attack: ``"FGSM"`` or ``"IFGSM"``.
-        epsilon: Radius in pixel units.
-        steps: Of I-FGSM.
+    The model is in evaluation mode, with images (B, C, H, W) and labels (B,); `attack` is ``"FGSM"`` or ``"IFGSM"``,
+    `epsilon` is in pixel units, and `steps` are those of I-FGSM.
     """
     made = FGSM(epsilon) if attack == ONE_STEP else IFGSM(epsilon, steps=steps)
     found = made.perturbed(model, images, labels)
@@ -487,9 +475,7 @@ SMALL, STEPS = "small pixels", "pixel steps"
 def small_pixels(images: Tensor, epsilon: float) -> Tensor:
     """Minus the share of pixels in (0, epsilon], (B,); higher is more normal.
 
-    Args:
-        images: (B, C, H, W), in [0, 1].
-        epsilon: Radius of the attack that is looked for.
+    Images are (B, C, H, W), in [0, 1]; `epsilon` is the radius of the attack that is looked for.
 
     >>> import torch
     >>> small_pixels(torch.tensor([0.0, 0.05, 0.1, 0.9]).view(1, 1, 2, 2), 0.1)
@@ -605,11 +591,8 @@ class Evasion:
     detector at once; Bryniarski et al., *Evading Adversarial Example Detection Defenses* (2021), for the last run.
 
     Args:
-        scorer: Gives logits and score.
-        score: Its name.
         margin_unit: u, above 0.
         score_unit: v, above 0.
-        betas: Tried in this order.
         steps: For each beta.
         targets: Steer at each of so many wrong classes too, those with the largest logits of the image itself, with
             (z_r - max_{i != r} z_i) / u for the margin. It costs as often again.
@@ -626,11 +609,8 @@ class Evasion:
     def __call__(self, images: Tensor, labels: Tensor, epsilon: float, known: Evaded | None = None) -> Evaded:
         """Look within one radius.
 
-        Args:
-            images: (B, C, H, W), within [0, 1].
-            labels: (B,).
-            epsilon: Radius in pixel units.
-            known: What was found within a smaller radius, and is within this one too.
+        Images are (B, C, H, W), within [0, 1], labels (B,), and `epsilon` is in pixel units; what is `known` was found
+        within a smaller radius, and is within this one too.
         """
         found = Evaded(images.clone(), torch.full((len(images),), -INF, dtype=torch.float64))
         best, scores = (
@@ -742,10 +722,7 @@ def share(
 def under_attack(normal: NormalImages, seen: Seen, noisy: Tensor) -> Iterator[Measurement]:
     """How many images the attack broke, and how well each score finds it out.
 
-    Args:
-        normal: With the originals.
-        seen: All of them after the attack.
-        noisy: All of them under noise as large.
+    `seen` are all the normal images after the attack, `noisy` the same under noise as large.
     """
     changed = seen.changed
     context: dict[str, Scalar] = {"attack": changed.attack, "epsilon": changed.epsilon}
@@ -766,13 +743,7 @@ def evasion_rate(
 ) -> Iterator[Measurement]:
     """How often an attack that knows a score passes its threshold, and how well every score finds its images out.
 
-    Args:
-        normal: Gives scores and thresholds.
-        originals: The images that were attacked.
-        found: What was made of them.
-        score: The one that the attack knew.
-        epsilon: Its radius.
-        noisy: The originals under noise as large.
+    `found` was made of the originals by an attack that knew `score`; `noisy` are the originals under noise as large.
     """
     beyond = found.beyond(normal.thresholds(epsilon)[score])
     yield from share("evasion", beyond, {"epsilon": epsilon, "score": score})
@@ -914,9 +885,7 @@ def tables(normal: NormalImages, epsilon: float) -> list[Exhibit]:
     head has one, and ``p``, the share of held-out images that are as unlikely. ``thresholds``: what each score is held
     against, so that a program can reject its own images.
 
-    Args:
-        normal: The images.
-        epsilon: For the scores of pixels.
+    `epsilon` is for the scores of pixels.
     """
     return [_scores(normal), _thresholds(normal, epsilon)]
 

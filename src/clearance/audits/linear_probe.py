@@ -112,8 +112,7 @@ def paired_interval(gained: Tensor) -> tuple[float, float, float]:
 
     It leaves out 0 from six images on, all on one side, where the sign test does, too.
 
-    Args:
-        gained: (N,), for example whether one way is wrong on an image less whether another is.
+    `gained`, (N,), is for example whether one way is wrong on an image less whether another is.
 
     >>> import torch
     >>> [round(x, 3) for x in paired_interval(torch.tensor([1.0, 0.0, 0.0, 0.0]))]

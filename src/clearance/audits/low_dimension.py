@@ -195,10 +195,7 @@ PICTURED_IMAGES = 500
 def spectrum(audit: str, features: Tensor, data: ImageSet) -> Exhibit:
     """Share of variance on each of the first principal axes, of all features and within a class.
 
-    Args:
-        audit: Name of the audit.
-        features: Held-out features, (N, D), finite.
-        data: Held-out images.
+    Features are held-out ones, (N, D), finite.
     """
     count = min(PICTURED_AXES, features.shape[1])
     own = [_shares(features[data.labels == k], count) for k in data.labels.unique()]
@@ -214,10 +211,7 @@ def spectrum(audit: str, features: Tensor, data: ImageSet) -> Exhibit:
 def line(audit: str, scores: Tensor, data: ImageSet) -> Exhibit:
     """Held-out features along the direction that sets the first class apart, a row for each class.
 
-    Args:
-        audit: Name of the audit.
-        scores: Projections, (N,).
-        data: Held-out images.
+    Scores, (N,), are projections.
     """
     rows = evenly_spaced(len(data), PICTURED_IMAGES)
     labels = data.labels.cpu()[rows].tolist()
@@ -237,10 +231,7 @@ def line(audit: str, scores: Tensor, data: ImageSet) -> Exhibit:
 def plane(audit: str, features: Tensor, data: ImageSet) -> Exhibit:
     """Some training features on the first two principal axes of all of them.
 
-    Args:
-        audit: Name of the audit.
-        features: Training features, (N, D), finite.
-        data: Training images.
+    Features are (N, D), finite.
     """
     rows = evenly_spaced(len(data), PICTURED_IMAGES).to(features.device)
     centre = features.double().mean(dim=0)
@@ -290,9 +281,7 @@ def best_threshold(scores: Tensor, positive: Tensor) -> Threshold:
     It lies half-way between two different scores, or at infinity if one class for all samples is best. Of equally
     good thresholds, the lowest with positives above is used.
 
-    Args:
-        scores: (N,), finite.
-        positive: Boolean, (N,).
+    Scores, finite, and `positive`, boolean, are (N,).
 
     Misleads: on the samples that it was chosen on, its error is optimistic. It is at most the share of the rarer
     class.

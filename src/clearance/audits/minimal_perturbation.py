@@ -194,12 +194,8 @@ def minimum_distances(
 ) -> Tensor:
     """The distance of each image to the nearest wrong one that a search finds, (B,).
 
-    Args:
-        subject: Whose model is attacked, in evaluation mode.
-        images: (B, ...).
-        labels: (B,).
-        search: The search.
-        past_steps: Whether to search with gradients past rounding too.
+    The subject's model is in evaluation mode, with images (B, ...) and labels (B,). `past_steps` searches with
+    gradients past rounding too.
     """
 
     def call(rows: Tensor) -> tuple[Any, ...]:

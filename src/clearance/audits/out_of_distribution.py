@@ -201,10 +201,7 @@ def neighbour_score(features: Tensor, known: Tensor, neighbours: int) -> Tensor:
 
     Source: Sun et al., *Out-of-Distribution Detection with Deep Nearest Neighbors* (2022).
 
-    Args:
-        features: (B, D).
-        known: (n, D), of unit length already.
-        neighbours: k; n where there are fewer.
+    Features are (B, D); `known`, (n, D), has unit length already; k is n where there are fewer.
 
     >>> neighbour_score(torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]), 1)
     tensor([0.])

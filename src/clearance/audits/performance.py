@@ -141,10 +141,7 @@ def difference_interval(
 
     Source: Newcombe, Statistics in Medicine 17 (1998), 873-890, method 10.
 
-    Args:
-        first: How many, of how many.
-        second: The same of the other.
-        level: In (0, 1).
+    Each fraction is how many, of how many; `level` is in (0, 1).
 
     >>> low, high = difference_interval((56, 70), (48, 80))       # Newcombe's table II, example (a)
     >>> round(low, 4), round(high, 4)

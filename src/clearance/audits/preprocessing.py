@@ -23,7 +23,6 @@ class InputWay:
     """One way to prepare images.
 
     Args:
-        name: What it is called.
         remedy: What to do where it is the right one.
         prepared: Images in [0, 1], (B, C, H, W), to what the module sees.
     """
@@ -112,10 +111,8 @@ _FLIP = "Put a layer in front of the model that turns the channels: x.flip(1)."
 def input_ways(model: Classifier, images: Tensor) -> Iterator[InputWay]:
     """The usual ways, other than the model's own, the published ones first: normalisation, values up to 255, colours.
 
-    Args:
-        model: With the normalisation that was asked for.
-        images: In [0, 1], (B, C, H, W): their own mean and standard deviation are one of the ways, because many
-            scripts take those of their training images.
+    The model has the normalisation that was asked for. Images are (B, C, H, W), in [0, 1]: their own mean and standard
+    deviation are one of the ways, because many scripts take those of their training images.
 
     >>> from torch import nn
     >>> model = Classifier(nn.Flatten(), nn.Linear(4, 2))

@@ -17,9 +17,7 @@ def detection(normal: Tensor, abnormal: Tensor) -> dict[str, float]:
     precision with abnormal images as positives; an uninformative score has their share. ``fpr95``: the
     share of abnormal images that pass where the threshold lets 95 % of the normal ones pass.
 
-    Args:
-        normal: (n,), at least one. NaN counts as the lowest score.
-        abnormal: (m,), at least one, likewise.
+    Scores are (n,) and (m,), at least one each; NaN counts as the lowest.
 
     >>> detection(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 2.0]))
     {'auroc': 1.0, 'aupr': 1.0, 'fpr95': 0.0}

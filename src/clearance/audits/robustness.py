@@ -65,10 +65,8 @@ def checked_logits(model: Model, images: Tensor, name: str = "the model") -> Ten
 def check_source(source: Model, images: Tensor, classes: int) -> None:
     """Raise ValueError unless images can be made on another network, before any attack starts.
 
-    Args:
-        source: In evaluation mode.
-        images: (B, ...), of which the first are asked.
-        classes: How many logits the attacked network has.
+    It is in evaluation mode, and asked about the first of the images, (B, ...); `classes` is how many logits the
+    attacked network has.
     """
     try:
         logits = checked_logits(source, images[: 2 * CHUNK], "`source`")
@@ -183,12 +181,8 @@ def survivors(
     where answers are random, only on its part of 256: so the result does not depend on how images are shared out
     between calls in whole parts.
 
-    Args:
-        model: In evaluation mode.
-        images: (B, ...).
-        labels: (B,).
-        attacks: In the order in which they are tried.
-        alive: Images to begin with, by default all; the rest counts as broken.
+    The model is in evaluation mode, with images (B, ...) and labels (B,). Attacks are tried in their order, on images
+    that are `alive`, by default all; the rest counts as broken.
 
     >>> from clearance.attacks import FGSM
     >>> images, model = torch.tensor([[0.9, 0.1], [0.6, 0.5]]), torch.nn.Identity().eval()
@@ -295,10 +289,7 @@ class Target:
     ) -> Tensor:
         """The images that no attack breaks, of those alive, by default of those that are right.
 
-        Args:
-            attacks: In the order in which they are tried.
-            alive: Images to begin with.
-            model: The same model with other gradients, by default its own.
+        Attacks are tried in their order; `model` is the same one with other gradients, by default its own.
         """
         begin = self.right if alive is None else alive
         return survivors(self.model if model is None else model, self.images, self.labels, attacks, begin)

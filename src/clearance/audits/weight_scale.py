@@ -108,7 +108,6 @@ class WeightLayer:
 
     Args:
         name: As in ``named_modules()``; of attention, with the name of the weight.
-        weight: Its weight.
         groups: Parts of its channels that do not mix.
         normalised: Whether normalisation reads just what it gives, so that the size of its weight changes nothing but
             where a skip connection goes round it, which is not looked for.
@@ -237,9 +236,7 @@ DENSE = 64  # sides up to which all singular values are computed
 def weight_layers(model: Classifier, images: Tensor) -> list[WeightLayer]:
     """Linear layers, convolutions and attention of a network that run on some images, in that order, each once.
 
-    Args:
-        model: In evaluation mode.
-        images: At least one.
+    The model is in evaluation mode, with at least one image.
     """
     trail = _Trail()
     names = {part: name for name, part in model.named_modules()}

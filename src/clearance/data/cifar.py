@@ -59,9 +59,7 @@ def read_cifar10(root: str | PathLike[str], split: str) -> ImageSet:
     Source: Krizhevsky 2009, *Learning multiple layers of features from tiny images*; the "binary version".
     The pickled version is not read: unpickling can run any code.
 
-    Args:
-        root: Folder of the files, or the folder that holds ``cifar-10-batches-bin``.
-        split: ``"train"`` or ``"test"``.
+    `root` has the files, or holds ``cifar-10-batches-bin``; `split` is ``"train"`` or ``"test"``.
 
     Shapes:
         images (50000 or 10000, 3, 32, 32), bytes divided by 255.
@@ -87,10 +85,8 @@ def read_cifar100(root: str | PathLike[str], split: str, labels: str = "fine") -
 
     Source: as CIFAR-10. Each record holds the coarse label, the fine label, then the pixels.
 
-    Args:
-        root: Folder of the files, or the folder that holds ``cifar-100-binary``.
-        split: ``"train"`` or ``"test"``.
-        labels: ``"fine"`` (100 classes, as usual in papers) or ``"coarse"`` (20).
+    `root` has the files, or holds ``cifar-100-binary``; `split` is ``"train"`` or ``"test"``, `labels` is ``"fine"``
+    (100 classes, as usual in papers) or ``"coarse"`` (20).
 
     Shapes:
         images (50000 or 10000, 3, 32, 32), bytes divided by 255.

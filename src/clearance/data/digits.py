@@ -18,8 +18,7 @@ def read_digits(split: str) -> ImageSet:
     one is stratified, drawn from a fixed seed and the same everywhere. The same writers occur in both parts, so
     the test error does not measure new writers.
 
-    Args:
-        split: ``"train"`` or ``"test"``.
+    `split` is ``"train"`` or ``"test"``.
 
     Shapes:
         images (1300 or 497, 1, 8, 8).

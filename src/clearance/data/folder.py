@@ -100,10 +100,7 @@ def open_pictures(
 ) -> ImageSet:
     """Every picture in a folder and in the folders inside it, without labels; otherwise like `open_folder`.
 
-    Args:
-        path: Folder of pictures; its name becomes the name of the set.
-        preprocessing: As in `open_folder`.
-        cache: As in `open_folder`.
+    The folder's name becomes the name of the set; `preprocessing` and `cache` are as in `open_folder`.
 
     Raises:
         FileNotFoundError: If `path` is not a folder, or holds no picture.

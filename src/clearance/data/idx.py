@@ -40,10 +40,8 @@ def read_idx(root: str | PathLike[str], split: str, name: str = "mnist") -> Imag
     the same unpacked without ``.gz``, in `root`, ``root/raw``, ``root/MNIST/raw`` or
     ``root/FashionMNIST/raw``; for the names "mnist" and "fashion-mnist" the other set's folder is not searched.
 
-    Args:
-        root: Folder to look in.
-        split: ``"train"`` or ``"test"``.
-        name: Name of the set; ``"fashion-mnist"`` has class names, the classes of others are numbered.
+    `split` is ``"train"`` or ``"test"``. The set ``"fashion-mnist"`` has class names, the classes of others are
+    numbered.
 
     Shapes:
         images (N, 1, H, W), bytes divided by 255.

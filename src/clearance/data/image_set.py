@@ -506,11 +506,7 @@ def check_indices(indices: Tensor, length: int) -> None:
 def digest_of(images: Iterable[Tensor], labels: Tensor, shape: Sequence[int], classes: Sequence[str]) -> str:
     """SHA-256 of images, labels and class names, in hexadecimal.
 
-    Args:
-        images: All images in order, in parts (n, C, H, W) of any size.
-        labels: (N,).
-        shape: (C, H, W).
-        classes: Their names.
+    Images come in order, in parts (n, C, H, W) of any size; `labels` is (N,), `shape` is (C, H, W).
 
     >>> import torch
     >>> pixels, labels = torch.rand(4, 1, 2, 2), torch.tensor([0, 1, 0, 1])
@@ -528,10 +524,6 @@ def digest_of(images: Iterable[Tensor], labels: Tensor, shape: Sequence[int], cl
 def image_digests(data: "ImageSet", start: str = "") -> list[bytes]:
     """`digests_of_each` of a set, kept so that the set is read only once.
 
-    Args:
-        data: The set.
-        start: As in `digests_of_each`.
-
     >>> from clearance.data import gaussian_images
     >>> data = gaussian_images(per_class=2)
     >>> image_digests(data) == image_digests(data.subset([0, 1, 2, 3, 4, 5])), len(image_digests(data))
@@ -548,9 +540,8 @@ def image_digests(data: "ImageSet", start: str = "") -> list[bytes]:
 def digests_of_each(images: Iterable[Tensor], start: str = "") -> Iterator[bytes]:
     """SHA-256 of every image's pixels; it does not depend on the image's position or on other images.
 
-    Args:
-        images: In parts (n, C, H, W) of any size, float32.
-        start: Hashed before the pixels, so that one set can have several independent orders.
+    Images come in parts (n, C, H, W) of any size, float32; `start` is hashed before the pixels, so that one set can
+    have several independent orders.
 
     >>> import torch
     >>> one, other, again = digests_of_each([torch.tensor([[0.0], [1.0], [-0.0]])])

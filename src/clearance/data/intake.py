@@ -111,12 +111,8 @@ def open_unlabelled(
 
     Grey images become three equal channels, or colour images grey, if `like` has that form.
 
-    Args:
-        data: One of these.
-        like: The images of the classes that the model knows.
-        preprocessing: That of `like`.
-        cache: Folder for decoded pictures.
-        normalised: As in `open_images`.
+    `like` has the images of the classes that the model knows, `preprocessing` is theirs; `cache` is a folder for
+    decoded pictures, `normalised` is as in `open_images`.
 
     Raises:
         FileNotFoundError: If a folder or file does not exist, or holds no picture.

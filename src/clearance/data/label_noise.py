@@ -16,11 +16,8 @@ def symmetric_label_noise(
     replaced at a higher one, by the same class. In papers that draw the new label from all K classes, the same
     noise has rate ``rate * K / (K - 1)``.
 
-    Args:
-        labels: True classes, on the CPU.
-        class_count: K, at least 2.
-        rate: Fraction of labels to replace, in [0, 1].
-        generator: CPU generator.
+    `labels` are the true classes, on the CPU, as is the generator; `class_count` is K, at least 2; `rate` is in
+    [0, 1].
 
     Shapes:
         labels (N,) int64; returns (N,) int64.

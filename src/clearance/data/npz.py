@@ -27,8 +27,7 @@ def read_npz(path: str | PathLike[str]) -> ImageSet:
     255; floats are (N, C, H, W) and must lie in [0, 1]; three axes are grey (N, H, W) in either type.
     Pickled arrays are refused, and so are arrays that claim more than the archive holds or this machine has memory.
 
-    Args:
-        path: The file; its name without ``.npz`` becomes the name of the set.
+    The file's name without ``.npz`` becomes the name of the set.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -100,9 +99,7 @@ _DEFLATED = 1032  # times its size is the most that DEFLATE unpacks to
 def _check_claim(archive: Any, name: str) -> None:
     """Raise ValueError for an array that claims more than its file can hold, before memory is taken for it.
 
-    Args:
-        archive: What `numpy.load` opened.
-        name: The array's name.
+    `archive` is what `numpy.load` opened.
     """
     inner = f"{name}.npy" if f"{name}.npy" in archive.zip.namelist() else name
     packed = archive.zip.getinfo(inner)

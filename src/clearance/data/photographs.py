@@ -19,8 +19,7 @@ def read_photographs(split: str) -> ImageSet:
     Source: sklearn.datasets.load_sample_images. Both are reduced by four and cut into patches without overlap;
     every second patch is for testing. They have the size of the digits, for which they are out of distribution.
 
-    Args:
-        split: ``"train"`` or ``"test"``.
+    `split` is ``"train"`` or ``"test"``.
 
     Shapes:
         images (260, 1, 8, 8).

@@ -24,7 +24,6 @@ class Slices:
 
     Args:
         name: Where they come from.
-        columns: By name, a text or None for each image.
 
     >>> Slices("meta.csv", {"site": ("A", "B", None)}).named()
     [('site=A', [0]), ('site=B', [1])]
@@ -54,9 +53,7 @@ def read_slices(path: str | PathLike[str], data: ImageSet) -> Slices:
     there. A column of numbers with more than 50 values is cut at its quartiles. A column
     of texts with more than 50 values is left out, and so is an empty cell.
 
-    Args:
-        path: The file, UTF-8.
-        data: The images.
+    The file is in UTF-8.
 
     Raises:
         FileNotFoundError: If there is no such file.

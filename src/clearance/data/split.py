@@ -35,9 +35,7 @@ def read_split(path: str | PathLike[str], data: ImageSet) -> tuple[ImageSet, Ima
 
     Where a file names both test and validation images, the test images are held out.
 
-    Args:
-        path: The file.
-        data: All images, in the order that the numbers count: sorted by class, then by name.
+    Numbers count `data`, all images, in its order: sorted by class, then by name.
 
     Raises:
         FileNotFoundError: If there is no such file.

@@ -40,7 +40,6 @@ class PixelStore:
     the images read, not on the size of the file.
 
     Args:
-        path: The file.
         count: Number of images.
         shape: (C, H, W) of each.
         kind: ``"uint8"``, or ``"float32"`` for pixels that bytes cannot represent.

@@ -10,9 +10,7 @@ def stratified_quota(sizes: Tensor, total: int) -> Tensor:
     Largest-remainder rule in whole numbers: each class gets its share rounded down, and the rest goes one each to
     the largest remainders (to the earlier class if they are equal).
 
-    Args:
-        sizes: Images of each class.
-        total: Number to draw in all, from 0 to the sum of `sizes`.
+    `sizes` are the images of each class, `total` is from 0 to their sum.
 
     Shapes:
         sizes (K,) int64; returns (K,) int64.
@@ -30,11 +28,8 @@ def stratified_quota(sizes: Tensor, total: int) -> Tensor:
 def draw_quota(labels: Tensor, quota: Tensor, generator: torch.Generator) -> Tensor:
     """A random mask that is true for exactly ``quota[k]`` of the labels k, uniform without replacement.
 
-    Args:
-        labels: Class of each image, on the CPU.
-        quota: Number to draw of each class, none above the class's size.
-        generator: CPU generator; one permutation of all labels is drawn for any quota, so that for one seed a
-            larger quota contains a smaller one.
+    Labels are on the CPU, and no quota is above its class's size. One permutation of all labels is drawn for any
+    quota, from a CPU generator, so that for one seed a larger quota contains a smaller one.
 
     Shapes:
         labels (N,) int64; quota (K,) int64; returns (N,) bool.
@@ -57,11 +52,8 @@ def draw_quota(labels: Tensor, quota: Tensor, generator: torch.Generator) -> Ten
 def draw_stratified(labels: Tensor, classes: int, total: int, generator: torch.Generator) -> Tensor:
     """A random mask that is true for `total` of the labels, stratified by class.
 
-    Args:
-        labels: Class of each image, on the CPU.
-        classes: Number of classes, with or without images.
-        total: Number to draw in all, from 0 to N.
-        generator: As in draw_quota.
+    Labels are on the CPU, `classes` counts those without images too, `total` is from 0 to N; the generator is as in
+    `draw_quota`.
 
     Shapes:
         labels (N,) int64; returns (N,) bool.
@@ -80,11 +72,8 @@ def draw_per_class(
 ) -> Tensor:
     """A random mask that is true for `count` labels of every class.
 
-    Args:
-        labels: Class of each image, on the CPU.
-        classes: Names of the classes, for the message.
-        count: Number of each class, at least 1.
-        generator: As in draw_quota.
+    Labels are on the CPU, `count` is at least 1; `classes` are names for the message, the generator is as in
+    `draw_quota`.
 
     Shapes:
         labels (N,) int64; returns (N,) bool.

@@ -16,13 +16,9 @@ def draw_samples(data: ImageSet, count: int, seed: int, *, balanced: bool = True
 
     For one seed a smaller draw is part of a larger one.
 
-    Args:
-        data: The images; class names are kept, even if a draw without `balanced` loses a class.
-        count: Number of images, from 2 to that of `data`.
-        seed: Equal seeds give equal draws.
-        balanced: The same number of every class; if `count` is not a multiple of the number of classes, the first
-            classes get one more. Otherwise every image has the same chance, and with few images classes may be
-            uneven or missing.
+    `count` is from 2 to that of `data`; equal seeds give equal draws. A `balanced` draw has the same number of every
+    class; if `count` is not a multiple of the number of classes, the first classes get one more. Otherwise every image
+    has the same chance, and with few images classes may be uneven or missing; their names are kept.
 
     Raises:
         ValueError: If `data` has fewer images, or a class too few for a balanced draw.
@@ -88,10 +84,8 @@ def draw_classes(class_count: int, left_out: int, seed: int) -> tuple[int, ...]:
 def split_classes(data: ImageSet, left_out: Sequence[int]) -> tuple[ImageSet, ImageSet]:
     """The images of all other classes, and those of the classes `left_out`; each set numbers its own.
 
-    Args:
-        data: Every class occurs in it.
-        left_out: Class numbers, each once; at least 1, and at least 2 must remain. The second set may have a single
-            class.
+    Every class occurs in `data`. `left_out` has class numbers, each once; at least 1, and at least 2 must remain. The
+    second set may have a single class.
 
     Raises:
         ValueError: If a number is not a class or occurs twice, none is named, or fewer than 2 classes remain.

@@ -208,9 +208,7 @@ class Target:
     """A trained classifier with its images, and audits that can run on them.
 
     Args:
-        model: The classifier.
         data: Its training images, and held-out ones.
-        audits: The audits to run.
         seed: Seed of everything that audits draw.
         name: The model's name on the card.
         sources: By audit, the method whose network its images are made on.
@@ -237,9 +235,6 @@ class Source(Protocol):
 
     def target(self, request: AuditRequest) -> Target:
         """Load and check the model and its images, and resolve the audits.
-
-        Args:
-            request: What is asked.
 
         Raises:
             FileNotFoundError: If a file or folder does not exist.
@@ -284,13 +279,8 @@ def fewer_where_costly(
     """Settings with which the search for the smallest change takes fewer images where the network is large.
 
     As many whole batches of the search as `WORK` allows, at least one. The count follows from the network alone, not
-    from the time that it takes here.
-
-    Args:
-        model: The classifier.
-        test: Its held-out images.
-        asked: The audits that were asked for; one with settings of its own keeps them.
-        say: Told if there are fewer.
+    from the time that it takes here. An audit in `asked` with settings of its own keeps them; `say` is told if there
+    are fewer.
 
     >>> import torch
     >>> from clearance.data import gaussian_images
@@ -320,7 +310,6 @@ class RunFolder:
     """A finished run.
 
     Args:
-        folder: Its directory.
         unknown: Out-of-distribution images.
         root: The folder of datasets' files, if it has moved.
         cache: Folder for decoded pictures.
@@ -366,10 +355,7 @@ class RunFolder:
 def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> Card:
     """Prepare, audit, and make the card.
 
-    Args:
-        source: Where the classifier comes from, or a target that is prepared.
-        request: What is asked.
-        again: Gives the command that the card names.
+    A source may be a target that is prepared; `again` gives the command that the card names.
 
     Raises:
         FileNotFoundError: If a file or folder does not exist.

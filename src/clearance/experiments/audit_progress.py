@@ -60,9 +60,7 @@ class AuditProgress:
 def shown(show: Callable[[str], object], *, live: bool) -> Iterator[AuditProgress]:
     """A progress whose line is shown again and again until the end, by a thread of its own.
 
-    Args:
-        show: Takes the line.
-        live: Whether `show` replaces the line, as on a terminal; else there is one every 10 seconds.
+    `live` means that `show` replaces the line, as on a terminal; else there is one every 10 seconds.
     """
     progress, ended = AuditProgress(on_begin=show if live else None), threading.Event()
 

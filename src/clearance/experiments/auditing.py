@@ -77,7 +77,6 @@ class LeftOut:
     """A chosen audit without a result.
 
     Args:
-        audit: Its name.
         why: ``"budget"``, ``"interrupted"``, ``"failed"``, or ``"impossible"``: not to be asked of a black box.
         reason: Of a failed one, the error and its place in one line, without folders of this machine; of an impossible
             one what the model does not give.
@@ -206,14 +205,8 @@ def bounded_audits(
 ) -> Done:
     """Run audits one after the other; none starts once the budget is spent, and the one in progress is finished.
 
-    An audit that raises is named, and the others go on.
-
-    Args:
-        subject: The classifier and its images.
-        audits: In any order.
-        budget: The time in which audits may start; None means no limit.
-        progress: Called with each audit and its steps.
-        keep: Whether an interruption keeps finished audits.
+    An audit that raises is named, and the others go on. A budget of None is no limit; `keep` tells whether an
+    interruption keeps finished audits.
 
     Raises:
         ValueError: If the budget is spent before the first audit, or no audit has a result; a TypeError or OSError if

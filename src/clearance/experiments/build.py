@@ -182,10 +182,8 @@ def drawn_data(recipe: Recipe, data: RunData, seed: int) -> RunData:
     labels are noisy, so are the labels that choices are based on: those of the validation set, and of the part of
     the training set that replaces the test set (``held_out``). The real test set is never changed.
 
-    Args:
-        recipe: Its fields ``validation``, ``samples``, ``balanced``, ``label_noise`` and ``held_out`` are used.
-        data: The recipe's dataset, the same for all seeds.
-        seed: The run's seed.
+    Of the recipe, ``validation``, ``samples``, ``balanced``, ``label_noise`` and ``held_out`` are used; `data` is its
+    dataset, the same for all seeds.
 
     Raises:
         ValueError: If there are too few images, or the validation split would miss a class.
@@ -214,9 +212,7 @@ def drawn_data(recipe: Recipe, data: RunData, seed: int) -> RunData:
 def check_draws(recipe: Recipe, data: RunData) -> None:
     """Raise ValueError before any training if a seed cannot have the images that the recipe draws.
 
-    Args:
-        recipe: As in `drawn_data`; in a class-balanced sample, every class must keep a label.
-        data: The recipe's dataset, the same for all seeds.
+    The recipe is as in `drawn_data`; in a class-balanced sample, every class must keep a label.
 
     >>> from clearance.data import gaussian_images
     >>> check_draws(Recipe(samples=2), RunData(gaussian_images(class_count=3), gaussian_images(class_count=3)))

@@ -24,10 +24,8 @@ def in_order_of(classes: Sequence[str], model: Classifier, example: Tensor) -> C
     attribute `classes` of the module. Capitals, ``_`` and ``-`` do not count; of ``"tench, Tinca tinca"`` each name
     does. Outputs without a class follow. If no name is known, or none fits, the model is returned as it is.
 
-    Args:
-        classes: The names of the images' classes.
-        model: Returned unchanged if its order is that of the classes; else a model with a copy of its head.
-        example: A few images, on the model's device.
+    The model is returned unchanged if its order is that of the images' classes, else with a copy of its head;
+    `example` holds a few images on the model's device.
 
     Raises:
         ValueError: If names contradict the order and not all of them are known.
@@ -54,12 +52,7 @@ def in_order_of(classes: Sequence[str], model: Classifier, example: Tensor) -> C
 
 
 def few_images(images: ImageSet, device: torch.device) -> Tensor:
-    """Some images from all over the set.
-
-    Args:
-        images: The set.
-        device: Where they are to be.
-    """
+    """Some images from all over the set."""
     return images.batch(torch.linspace(0, len(images) - 1, min(_FEW, len(images))).long())[0].to(device)
 
 

@@ -56,7 +56,6 @@ class Comparison:
 
     Args:
         recipe: All settings that are plain values.
-        sweep: One numeric setting at several values.
         data: Images that replace the recipe's.
         ways: By method, a way of training that replaces the method's.
         model: Builds a fresh classifier that replaces the recipe's.

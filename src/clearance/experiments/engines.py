@@ -56,9 +56,7 @@ _channel: IO[bytes] | None = None  # to the parent, in a process that `Processes
 class TaskError(RuntimeError):
     """A task failed in its process.
 
-    Args:
-        reason: One line.
-        complaint: The process's whole error output.
+    `reason` is one line, `complaint` the process's whole error output.
     """
 
     def __init__(self, reason: str, complaint: str = "") -> None:
@@ -259,8 +257,7 @@ def is_local_process() -> bool:
 def end_with(parent: int) -> None:
     """End this process when its parent ends, however that happens (on Linux; elsewhere after the task).
 
-    Args:
-        parent: The id of the process that started this one; if it has ended already, this one ends now.
+    If the one with the id `parent`, which started this one, has ended already, this one ends now.
     """
     if sys.platform == "linux":
         signal_of_parents_death = 1  # PR_SET_PDEATHSIG
@@ -272,8 +269,7 @@ def end_with(parent: int) -> None:
 def work(*, fork: bool) -> None:
     """Run one task after the other from standard input: the main function of a process of `Processes`.
 
-    Args:
-        fork: Whether each task runs in a copy of this process; if the copy dies, this process dies in the same way.
+    `fork` means that each task runs in a copy of this process; if the copy dies, this process dies in the same way.
     """
     global _channel
     end_with(int(sys.argv[1]))
@@ -362,10 +358,8 @@ class Storage(Protocol):
 def check_engine(engine: Executor, sent: Any, folder: Path | Storage | None = None) -> None:
     """Raise ValueError unless a worker of the engine can do this work: a short task is sent there before any.
 
-    Args:
-        engine: The engine.
-        sent: What tasks are given; it must arrive.
-        folder: The worker must be able to write there: a path, or runs at an address.
+    `sent`, what tasks are given, must arrive; the worker must be able to write to `folder`, a path or runs at an
+    address.
     """
     name = type(engine).__name__
     try:

@@ -123,13 +123,7 @@ def _before_last_layer(model: Classifier, data: ImageSet) -> Tensor:
 
 
 def explored_report(scene: Scene, machines: Machines, command: str) -> Report:
-    """The page's numbers of one pair as a report, for print and for other programs.
-
-    Args:
-        scene: The samples.
-        machines: The classifiers of one of its pairs.
-        command: The command that made it.
-    """
+    """The page's numbers of one pair as a report, for print and for other programs."""
     records, exhibits = pair_records(scene, machines), pair_exhibits(scene, machines)
     size = len(scene.classes[machines.first].train)
     settings = {"dataset": scene.name, "per_class": size, "compared": "machine"}

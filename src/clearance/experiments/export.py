@@ -19,15 +19,8 @@ def export(subject: Subject, findings: list[Findings], folder: Path) -> str:
     """Write ``deploy.json``, ``features.pt`` and ``reader.py``, which reads both and needs torch alone.
 
     The temperature is that of the audit `calibration`. The threshold keeps 95 % of the test images, as in the audit
-    `out_of_distribution`; ``features.pt`` has the features of the training images that it compares with.
-
-    Args:
-        subject: The audited classifier with its images.
-        findings: Of its audits.
-        folder: Where the files go.
-
-    Returns:
-        One line on what was written.
+    `out_of_distribution`; ``features.pt`` has the features of the training images that it compares with. Returns one
+    line on what was written.
 
     >>> import tempfile
     >>> from torch import nn

@@ -31,8 +31,7 @@ class FeatureCache:
     images. A hash does not cover the code of a forward pass. So the features of a few images are computed again, and
     if they differ, all are.
 
-    Args:
-        folder: The folder; created when the first file is written.
+    The folder is created when the first file is written.
 
     >>> import tempfile
     >>> from clearance.data import gaussian_images

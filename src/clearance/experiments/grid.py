@@ -406,12 +406,8 @@ def run_task(
 ) -> RunFindings:
     """Run a plan with one thread, in a process of an engine.
 
-    Args:
-        plan: The run.
-        data: Its images; None loads them from the recipe.
-        directory: The folder for runs, or their address.
-        board: The folder of the grid, through which the run reports; None reports to the parent process, if it is one
-            of `Processes`.
+    Without `data`, the recipe's are loaded; `directory` is the folder for runs, or their address. The run reports
+    through `board`, the folder of the grid; None reports to the parent process, if it is one of `Processes`.
     """
     say = report if board is None else _File(board, plan.folder)
     pause = SECONDS_BETWEEN_REPORTS if board is None else SECONDS_BETWEEN_FILES

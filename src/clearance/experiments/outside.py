@@ -150,11 +150,7 @@ class OutsideModel:
         return Target(model, data, chosen, request.seed or 0, self.name, facts=facts, cache=kept)
 
     def settings(self, how: Preprocessing) -> dict[str, Any]:
-        """The settings for the report, without folders of this machine.
-
-        Args:
-            how: The resulting preprocessing.
-        """
+        """The settings for the report, without folders of this machine."""
         found: dict[str, Any] = {
             "model": self.name,
             "weights": None if self.weights is None else self.weights.name,
@@ -182,10 +178,7 @@ def check_accuracy(model: Classifier, test: ImageSet, expected: float) -> str:
     Common differences in preprocessing (`audits/preprocessing.py`) and another order of the classes are then tried on a
     few images.
 
-    Args:
-        model: The model, with the given normalisation.
-        test: Held-out images.
-        expected: The expected accuracy, in (0, 1].
+    The model has the given normalisation; `expected`, an accuracy, is in (0, 1].
 
     Raises:
         ValueError: If `expected` is not in (0, 1].
@@ -237,14 +230,7 @@ def _accuracy(model: Classifier, data: ImageSet, way: InputWay | None = None) ->
 
 
 def plan_line(model: Classifier, data: RunData, unknown: ImageSet | None, audits: Sequence[str]) -> str:
-    """One line on device, memory and the audits to run.
-
-    Args:
-        model: The classifier.
-        data: Its images.
-        unknown: Out-of-distribution images.
-        audits: Names of the audits.
-    """
+    """One line on device, memory and the audits to run."""
     device = device_of(model)
     count = len(data.train) + len(data.test)
     with torch.no_grad():

@@ -22,10 +22,7 @@ _SYNONYMS = {"learning_rate": "lr", "wd": "weight_decay", "decay": "weight_decay
 def _filled(kind: "type[Recipe | Method]", values: Mapping[str, Any], source: str) -> Any:
     """A recipe or method from plain values, each as its field wants it.
 
-    Args:
-        kind: Which of the two.
-        values: By field.
-        source: Where they come from, for the message.
+    `values` are by field; the message names `source` as the place that they come from.
 
     Raises:
         ValueError: If there is no such field, or a value is of another type.
@@ -194,12 +191,8 @@ def tuned_recipe(dataset: str) -> Recipe:
 def read_recipe(path: str | Path, dataset: str | None = None) -> Recipe:
     """A recipe from a YAML file; settings that it leaves out are those of the dataset's tuned recipe.
 
-    A method may be a name of the catalogue (``plain: {}``), a change to one
-    (``mine: {base: plain, lr: 0.1}``), or stand alone with ``base: none``.
-
-    Args:
-        path: The file.
-        dataset: Replaces the file's dataset.
+    A method may be a name of the catalogue (``plain: {}``), a change to one (``mine: {base: plain, lr: 0.1}``), or
+    stand alone with ``base: none``. `dataset` replaces the file's.
 
     Raises:
         FileNotFoundError: If there is no such file.

@@ -214,9 +214,8 @@ def epoch_findings(result: FitResult, test_images: int) -> Findings:
     Nothing is chosen by the test curve: the verdict is that of the last epoch. The error at the first epoch with the
     lowest validation error is measured too; validation labels are as noisy as training labels.
 
-    Args:
-        result: Of ``fit`` with ``validation={"test": ...}``; without it there are no findings.
-        test_images: Number of images of the test error.
+    `result` is that of ``fit`` with ``validation={"test": ...}``; without it there are no findings. `test_images` is
+    the number of images of the test error.
 
     >>> from clearance.heads import MLP
     >>> from clearance.models import Classifier
@@ -256,10 +255,7 @@ def epoch_findings(result: FitResult, test_images: int) -> Findings:
 def decay_findings(model: Classifier, way: WayOfTraining, build: Callable[..., Optimizer]) -> Findings:
     """One row for each parameter of the network: what weight decay the run's optimiser applies to it.
 
-    Args:
-        model: The network.
-        way: The way of training, which selects the trained parameters.
-        build: Builds the optimiser from them, as for training.
+    The way selects the trained parameters; `build` makes the optimiser from them, as for training.
 
     >>> import torch
     >>> from clearance.heads import MLP
@@ -312,13 +308,9 @@ def run_method(
 ) -> RunFindings:
     """Train and audit; a run that is finished in `directory` is read back instead.
 
-    Args:
-        plan: The run.
-        data: Its images, before the seed's sample and noise are drawn.
-        directory: The folder for runs, one subfolder each; None stores no runs.
-        on_step: Called with the progress of training.
-        on_audit: Called with the name of each audit before it starts.
-        own_process: Whether this process only does this run, so that its memory can be measured.
+    `data` are the images before the seed's sample and noise are drawn. `directory` has a subfolder for each run; None
+    stores no runs. `on_audit` is called with the name of each audit before it starts. `own_process` means that this
+    process only does this run, so that its memory can be measured.
     """
     data = drawn_data(plan.recipe, data, plan.seed)
     audits = plan.resolved_audits(data, directory)  # raises early for a wrong name or a missing source
@@ -445,10 +437,7 @@ def _model_facts(plan: RunPlan, data: RunData) -> dict[str, Any]:
 def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings | None:
     """The findings of a finished run in `directory`, if it was audited in the same way on the same images.
 
-    Args:
-        plan: The run.
-        data: Its images, before the seed's sample and noise are drawn.
-        directory: The folder for runs.
+    `data` are the images before the seed's sample and noise are drawn.
 
     Raises:
         ValueError: If its trained weights, or what was logged, are missing or damaged.

@@ -233,10 +233,7 @@ def extractor_name(model: str) -> str:
 def trained_model(folder: Path, method: Method, train: ImageSet) -> Classifier:
     """The network of a finished run, to continue training; it keeps its normalisation.
 
-    Args:
-        folder: The run's directory.
-        method: The new method, with a network of the same form.
-        train: The new training images, with the same shape and number of classes.
+    The new method has a network of the same form, the new images have the same shape and number of classes.
 
     Raises:
         FileNotFoundError: If `folder` is not a run.

@@ -24,10 +24,8 @@ from clearance.experiments.engines import (
 def spread_over(engine: Executor | int | None) -> "Iterator[Workers | None]":
     """What shares out the parts of audits while the block runs; None leaves them here.
 
-    Args:
-        engine: An Executor, a number of local processes, or None, which under torchrun are its processes.
-
-    With workers, everything here has one thread, too.
+    An engine is an Executor or a number of local processes; under torchrun None means its processes. With workers,
+    everything here has one thread, too.
     """
     if engine is None:
         yield SharedByRank() if process_count() > 1 else None
@@ -41,9 +39,6 @@ class Spread:
     """Calls a function for each part on an engine; results come back in order.
 
     Each part is computed with one thread, so that numbers depend neither on the machine nor on how many there are.
-
-    Args:
-        engine: An Executor.
 
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> with ThreadPoolExecutor(2) as engine:

@@ -71,8 +71,7 @@ class Sweep:
 def parse_sweep(text: str) -> Sweep:
     """A sweep as it is written on the command line: ``FIELD=LOW:HIGH:COUNT`` or ``FIELD=A,B,C``.
 
-    Args:
-        text: With colons, COUNT values from LOW to HIGH with equal ratios; with commas, the values themselves.
+    With colons there are COUNT values from LOW to HIGH with equal ratios; with commas, the values themselves.
 
     Raises:
         ValueError: If the text has another form, the field is unknown or not a number, or a value occurs twice. Ranges
@@ -248,12 +247,7 @@ def with_swept_audits(recipe: Recipe) -> Recipe:
 
 
 def at_values(findings: Iterable[tuple[float, "RunFindings"]], sweep: Sweep) -> list["RunFindings"]:
-    """Findings with their value in the context, and in the note on how a run ended.
-
-    Args:
-        findings: Each with its value.
-        sweep: The sweep.
-    """
+    """Findings with their value in the context, and in the note on how a run ended."""
     found = []
     for value, one in findings:
         note = one.note

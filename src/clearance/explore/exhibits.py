@@ -34,12 +34,7 @@ REACH, BINS = 6.0, 60
 
 
 def pair_records(scene: Scene, machines: Machines) -> list[Record]:
-    """Errors, angle and distances of three machines of a pair, as measurements.
-
-    Args:
-        scene: The samples.
-        machines: Of one of its pairs.
-    """
+    """Errors, angle and distances of three machines of a pair, as measurements."""
     rows = path_columns(scene, machines)
     return [
         Record(pair_name(scene, machines), method, 0, found)
@@ -123,10 +118,7 @@ DIGITS = 4
 def figures_at(scene: Scene, machines: Machines, step: int) -> list[Exhibit]:
     """The tilting plane, the histogram of distances and, of images, the pictures at a step of the slider.
 
-    Args:
-        scene: The samples.
-        machines: Of one of its pairs.
-        step: Of 81, from weak to strong regularisation.
+    The slider has 81 steps, from weak to strong regularisation.
     """
     seen = _seen(scene, machines, step)
     found = [_plane(scene, machines, seen), _distances(scene, machines, step)]

@@ -51,10 +51,8 @@ def render_explorer(
 ) -> str:
     """The page of a scene as text.
 
-    Args:
-        scene: The samples.
-        machines: One of each pair, as :func:`all_machines` gives them; by default they are fitted here.
-        command: What made it; printed at the end.
+    There is one of `machines` for each pair, as :func:`all_machines` gives them; by default they are fitted here.
+    `command`, what made the page, is printed at the end.
 
     Raises:
         ValueError: If the page would be larger than 8 MB (two classes) or 25 MB, or two classes have one mean.

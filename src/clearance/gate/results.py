@@ -53,14 +53,9 @@ def bootstrapped(
 ) -> tuple[float, float]:
     """The percentile interval of the change of a statistic over images that are drawn again, in pairs.
 
-    Args:
-        last: A number for each image, of the older model.
-        now: The same of the newer.
-        statistic: Of the images: ``"mean"`` or ``"median"``.
-        relative: The change as a share of the older statistic, not as a difference.
-        level: In (0, 1); 4,000 draws carry at most 0.99.
-
-    NaN where a statistic is infinite or, of a share, not above 0 in the draws that decide the interval.
+    `last` and `now` have a number for each image, of the older model and of the newer; `relative` gives the change as
+    a share of the older statistic. `level` is in (0, 1); 4,000 draws carry at most 0.99. NaN where a statistic is
+    infinite or, of a share, not above 0 in the draws that decide the interval.
 
     >>> last = np.arange(1.0, 101.0)
     >>> [round(end, 6) for end in bootstrapped(last, 0.5 * last, "median", relative=True)]
@@ -122,7 +117,6 @@ class Values:
         images: A number for each image, by seed, NaN where an image has none; empty where none are kept.
         which: What identifies these images and how they were measured, by seed.
         statistic: How the number follows from those of images.
-        unit: Of the number.
         without_number: What of it is NaN, in words.
         context: The settings that it was measured with.
     """
@@ -254,8 +248,6 @@ class GateResult:
     """The status of one tolerance, with the numbers and the interval it follows from.
 
     Args:
-        tolerance: The tolerance.
-        status: Passed, failed or not measured.
         last: The older number.
         now: The newer.
         low: Lower end of the 95 % interval of the change.

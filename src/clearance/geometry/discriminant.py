@@ -46,10 +46,7 @@ def pooled_scatter(features: Tensor, labels: Tensor, classes: int) -> PooledScat
     written in an orthonormal basis of their own span, which is exact and keeps small eigenvalues (a matrix
     of inner products would not).
 
-    Args:
-        features: (N, D), finite.
-        labels: (N,), in 0 .. classes - 1.
-        classes: C, at least 2.
+    Features are (N, D), finite; labels are (N,), in 0 .. C - 1, with C at least 2.
 
     Raises:
         ValueError: If a class has no sample, or there is only one class.
@@ -90,10 +87,7 @@ def versus_rest(pooled: PooledScatter, chosen: int, regulariser: float) -> Discr
     around the mean of the rest. With y = (P + r I)^-1/2 d and Z = (P + r I)^-1/2 B, the minimum over u of
     ||y - Z u||^2 + ||u||^2 is d^T (S_W + r I)^-1 d: nothing is subtracted, so points are no harder than clouds.
 
-    Args:
-        pooled: From :func:`pooled_scatter`.
-        chosen: The class, in 0 .. C - 1.
-        regulariser: eps, above 0; relative, so that the unit of features does not matter.
+    `chosen` is in 0 .. C - 1; eps is above 0, and relative, so that the unit of features does not matter.
 
     Raises:
         ValueError: If `regulariser` is not above 0.
@@ -134,9 +128,7 @@ def scatter_ratio(scores: Tensor, positive: Tensor) -> float:
     samples that gave a discriminant it is at least its (regularised) eigenvalue; for others it says what of
     the eigenvalue is there on new samples. 0 where the means coincide, infinite where both groups are points.
 
-    Args:
-        scores: (N,).
-        positive: Boolean, (N,), with both kinds.
+    Both are (N,); `positive` is boolean, with both kinds.
 
     Raises:
         ValueError: If one of the two groups is empty.

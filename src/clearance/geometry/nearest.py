@@ -15,12 +15,8 @@ def squared_distances(points: Tensor, others: Tensor) -> Tensor:
 def class_means(features: Tensor, labels: Tensor, classes: int) -> Tensor:
     """Mean feature of every class for K labelled sets, shape (K, C, D).
 
-    Args:
-        features: (K, n, D).
-        labels: (K, n); every set holds every class.
-        classes: C.
-
-    A class without a sample has a mean of NaN.
+    Features are (K, n, D), labels (K, n); every set should hold every class. A class without a sample has a mean of
+    NaN.
 
     >>> class_means(torch.tensor([[[0.0], [2.0], [5.0]]]), torch.tensor([[0, 0, 1]]), 2)
     tensor([[[1.],
@@ -42,11 +38,7 @@ def nearest_class_mean(means: Tensor, features: Tensor) -> Tensor:
 def nearest_neighbour(images: Tensor, labels: Tensor, queries: Tensor, chunk: int = 512) -> Tensor:
     """The label of the nearest of n labelled points (Euclidean), shape (B,).
 
-    Args:
-        images: (n, D).
-        labels: (n,).
-        queries: (B, D).
-        chunk: Queries taken at once; bounds memory, changes nothing.
+    Images are (n, D), labels (n,), queries (B, D); `chunk`, queries taken at once, bounds memory and changes nothing.
 
     >>> nearest_neighbour(torch.tensor([[0.0], [10.0]]), torch.tensor([4, 7]), torch.tensor([[9.0]]))
     tensor([7])

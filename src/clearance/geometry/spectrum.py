@@ -13,8 +13,7 @@ def covariance_spectrum(features: Tensor) -> Tensor:
     matrix of inner products is used: it has the same eigenvalues above 0. Eigenvalues within the rounding error of
     `features` are set to 0, so that a class in one point has the spectrum of a point.
 
-    Args:
-        features: (N, D), finite.
+    Features are (N, D), finite.
 
     Misleads: N points span at most N - 1 axes, so a small class looks low-dimensional whatever its features.
 
@@ -33,10 +32,7 @@ def covariance_spectrum(features: Tensor) -> Tensor:
 def first_axis_share(spectrum: Tensor) -> float:
     """The share of all variance that lies on the first principal axis, in (0, 1]: 1 for a cloud on a line.
 
-    It is 1 for a single point too: no variance lies elsewhere.
-
-    Args:
-        spectrum: Eigenvalues, largest first, (R,), at least 0.
+    It is 1 for a single point too: no variance lies elsewhere. Eigenvalues, (R,), are at least 0, largest first.
 
     >>> first_axis_share(torch.tensor([3.0, 1.0]))
     0.75
@@ -53,8 +49,7 @@ def effective_rank(spectrum: Tensor) -> float:
     Source: Roy, Vetterli, "The effective rank: a measure of effective dimensionality", EUSIPCO 2007, for the
     covariance matrix (whose singular values are its eigenvalues, not their roots).
 
-    Args:
-        spectrum: Eigenvalues, (R,), at least 0.
+    Eigenvalues, (R,), are at least 0.
 
     >>> round(effective_rank(torch.tensor([2.0, 2.0, 2.0, 0.0])), 12)
     3.0
@@ -68,11 +63,8 @@ def effective_rank(spectrum: Tensor) -> float:
 def principal_axes(features: Tensor, count: int) -> Tensor:
     """The first principal axes as rows of unit length, float64, shape (count, D).
 
-    Signs make the largest entry of each axis positive. Axes beyond min(N, D) are 0.
-
-    Args:
-        features: (N, D), finite.
-        count: Number of axes, at least 1.
+    Signs make the largest entry of each axis positive. Axes beyond min(N, D) are 0. Features are (N, D), finite;
+    `count` is at least 1.
 
     >>> principal_axes(torch.tensor([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), 1).tolist()
     [[1.0, 0.0]]

@@ -117,8 +117,7 @@ def path_distance(segments: Tensor) -> Tensor:
 
     Source: Sato et al. (2019), Eq. 15.
 
-    Args:
-        segments: (..., P), at least 0.
+    Segments are (..., P), at least 0.
 
     Misleads: it is not a length. With twice as many segments of the same path it falls by the root of 2;
     compare only equal P, or sum the segments.

@@ -304,13 +304,8 @@ def half_distances(features: Tensor, means: Tensor, log_variance: Tensor | None 
 
     Source: Wan et al. (2018), d_k of the paper, with its 1/2.
 
-    Args:
-        features: (B, D).
-        means: (K, D).
-        log_variance: log sigma^2 as (1, 1), (K, 1), (1, D) or (K, D); None is unit variance.
-
-    Returns:
-        (B, K), at least 0.
+    Features are (B, D), means (K, D), and log sigma^2 is (1, 1), (K, 1), (1, D) or (K, D); None is unit variance.
+    Distances are (B, K), at least 0.
 
     Misleads where classes lie far apart in units of sigma: float32 loses the smallest distances to rounding, by
     about 1e-6 times half the squared norm of features and means, in units of sigma (about 1e-3 times with TF32 or
@@ -343,14 +338,7 @@ def own_half_distance(
 ) -> Tensor:
     """d_y(x) of each sample to one class, computed from differences: exact to rounding, B D operations.
 
-    Args:
-        features: (B, D).
-        means: (K, D).
-        labels: (B,), the class of each.
-        log_variance: As in :func:`half_distances`.
-
-    Returns:
-        (B,).
+    Features are (B, D), means (K, D), labels and distances (B,); `log_variance` is as in :func:`half_distances`.
 
     >>> import torch
     >>> own_half_distance(torch.tensor([[3.0, 4.0]]), torch.zeros(2, 2), torch.tensor([1]), torch.zeros(2, 1))
@@ -382,11 +370,8 @@ def mixture_statistics(
     mu_k = mean of class k;  Sigma = 1/n sum_i (x_i - mu_{y_i})(x_i - mu_{y_i})^T, restricted to its form:
     averaged over dimensions (scalars), its diagonal, over the samples of one class (class_*) or of all.
 
-    Args:
-        features: (N, D), finite.
-        labels: (N,), int64, in 0 .. classes - 1, at least one of each.
-        classes: K.
-        covariance: The form; the variances of ``"identity"`` are 1.
+    Features are (N, D), finite; labels are (N,), int64, in 0 .. K - 1, at least one of each. The variances of
+    ``"identity"`` are 1.
 
     Raises:
         TypeError: If labels are not int64.
@@ -729,13 +714,8 @@ def rounding_of(distances: Tensor) -> Tensor:
 def _warn_where_rounding_picks(logits: Tensor, distances: Tensor) -> bool:
     """Warn if the two most likely classes of a sample differ by less than the rounding error of its distances.
 
-    Args:
-        logits: (B, K), K at least 2.
-        distances: (B, K), from which the logits were computed.
-
-    Returns:
-        Whether it warned. It never warns where values cannot be read: while a graph is compiled or captured, and
-        under ``torch.func.vmap``.
+    Both are (B, K), K at least 2. Returns whether it warned. It never warns where values cannot be read: while a graph
+    is compiled or captured, and under ``torch.func.vmap``.
     """
     if not logits.numel() or _without_values(logits):
         return False
@@ -764,10 +744,8 @@ def _warn_where_rounding_picks(logits: Tensor, distances: Tensor) -> bool:
 def _warn_of_rounded_means(fitted: Tensor, kept: Tensor, variance: Tensor) -> None:
     """Warn if the rounding of fitted means noticeably changes distances.
 
-    Args:
-        fitted: The means in float64, (K, D).
-        kept: The means in the head's dtype.
-        variance: The variances, in a shape that broadcasts.
+    `fitted` are the means in float64, (K, D), `kept` the same in the head's dtype; the variances have a shape that
+    broadcasts.
     """
     added = float(((fitted - kept.double()).square() / variance).mean(dim=1).max())
     if added > _LARGEST_MEAN_ERROR:

@@ -446,11 +446,8 @@ def _relu_backward(
 ) -> Tensor:
     """Write the gradient of each layer into `gradients`; return that of the first layer's output.
 
-    Args:
-        layers: The weights and biases of all layers but the first, which the caller handles.
-        gradients: Where to write, shaped like `layers`.
-        activations: What entered each of `layers`, shape (K, n, i), after ReLU.
-        delta: Gradient of the logits, shape (K, n, C).
+    `layers` are all but the first, which the caller handles, and `gradients` is shaped like it. `activations` entered
+    them, (K, n, i), after ReLU; `delta` is the gradient of the logits, (K, n, C).
     """
     for (weight, _), (grad_weight, grad_bias), entered in zip(
         reversed(layers), reversed(gradients), reversed(activations), strict=True

@@ -100,13 +100,8 @@ def signed_distances(plane: Hyperplane, x: Points, norm: float = 2.0) -> Tensor:
     Source: Tanay and Griffin (2018), for p = 2; for other p the largest change of a linear function by a step of
     length 1 is the dual norm of its weights.
 
-    Args:
-        plane: The classifier.
-        x: Points, shape (n, d).
-        norm: p, at least 1; 2 as in the article, ``inf`` for the largest change of a pixel.
-
-    Returns:
-        Shape (n,), in the unit of x.
+    Points are (n, d), distances (n,), in the unit of x. p is at least 1: 2 as in the article, ``inf`` for the largest
+    change of a pixel.
 
     >>> signed_distances(Hyperplane.of([3.0, 4.0]), [[1.0, 1.0]], norm=float("inf"))      # 7 / (3 + 4)
     tensor([1.], dtype=torch.float64)
@@ -120,12 +115,8 @@ def steepest(weight: Points, norm: float = 2.0) -> Tensor:
 
     v_i = sign(w_i) (|w_i| / ||w||_q)^(q - 1);  for p = 1 the largest weight alone, for p = inf all signs.
 
-    Args:
-        weight: w, shape (d,), not all zero.
-        norm: p, at least 1.
-
-    For p = 1 the first of several largest weights is used, for p = inf a zero weight gives no step: other steps are
-    then equally good.
+    w, (d,), is not all zero; p is at least 1. For p = 1 the first of several largest weights is used, for p = inf a
+    zero weight gives no step: other steps are then equally good.
 
     Raises:
         ValueError: If all weights are 0, or one is not finite.
@@ -153,13 +144,8 @@ def mirrored(plane: Hyperplane, x: Points, norm: float = 2.0) -> Tensor:
     Source: Tanay and Griffin (2018), "mirror image"; v is :func:`steepest`, w / ||w|| for p = 2.
     ||x_m - x||_p = 2 |d(x)|.
 
-    Args:
-        plane: The classifier.
-        x: Points, shape (n, d).
-        norm: p, at least 1, of the step. For p = 2 mirroring twice gives x; so it does for any p, because the
-            step depends on the plane alone.
-
-    The result is not clipped: it may leave the range of images.
+    Points are (n, d); p, of the step, is at least 1. For p = 2 mirroring twice gives x; so it does for any p, because
+    the step depends on the plane alone. The result is not clipped: it may leave the range of images.
 
     >>> mirrored(Hyperplane.of([1.0, 0.0], -1.0), [[3.0, 5.0]])
     tensor([[-1.,  5.]], dtype=torch.float64)
@@ -171,11 +157,7 @@ def mirrored(plane: Hyperplane, x: Points, norm: float = 2.0) -> Tensor:
 def margins(plane: Hyperplane, x: Points, y: Points, norm: float = 2.0) -> Tensor:
     """Margins y d(x): the signed distance, positive where the class is right; shape (n,).
 
-    Args:
-        plane: The classifier.
-        x: Points, shape (n, d), at least one.
-        y: -1 and +1, shape (n,).
-        norm: p, at least 1.
+    There is at least one point, (n, d); y is -1 and +1, (n,); p is at least 1.
 
     >>> margins(Hyperplane.of([2.0]), [[-3.0], [-1.0]], [-1, 1]).tolist()
     [3.0, -1.0]

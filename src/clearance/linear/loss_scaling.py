@@ -50,7 +50,6 @@ class ScaledLoss:
     """A loss with its linear limit for small weights,  f(z) ~ alpha - beta z  near 0.
 
     Args:
-        name: Its name.
         function: f, elementwise.
         alpha: f(0); None where the loss has no slope there.
         beta: -f'(0).
@@ -74,10 +73,8 @@ def scaled_loss(loss: str, z: Points, scale: float) -> Tensor:
 
     Source: Tanay and Griffin (2018), "scaling the loss function". A hinge's kink sits at z = 1 / scale.
 
-    Args:
-        loss: ``"zero_one"``, ``"hinge"`` or ``"softplus"``.
-        z: Distances y d(x), any shape.
-        scale: ||w||, above 0.
+    The loss is ``"zero_one"``, ``"hinge"`` or ``"softplus"``; z are distances y d(x), any shape; `scale` is ||w||,
+    above 0.
 
     Raises:
         ValueError: If there is no such loss, a distance is not finite, or the scale is not above 0.

@@ -199,7 +199,6 @@ class Certified:
     """A state whose multipliers balance, and what they prove.
 
     Args:
-        state: The machine.
         risk: Its mean loss.
         objective: risk + lambda ||w||^2.
         gap: Objective minus dual objective, at least 0.
@@ -381,11 +380,7 @@ def walk(
 ) -> dict[float, Certified]:
     """Solve at every lambda, from strong to weak, each from where the path leads.
 
-    Args:
-        machine: The loss.
-        problem: The samples.
-        lambdas: Any order.
-        tolerance: Relative duality gap.
+    Lambdas come in any order; `tolerance` is a relative duality gap.
     """
     wanted = sorted(set(lambdas), reverse=True)
     solved: dict[float, Certified] = {}
@@ -537,12 +532,8 @@ def bias_interval(scores: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[
     so that its slope is -n_J / n; at each b = y_i - s_i a positive sample falls out or a negative one comes in,
     and the slope rises by 1/n. It is 0 between the n_J-th of these points and the next.
 
-    Args:
-        scores: w.x, shape (n,).
-        y: -1 and +1, both present, shape (n,).
-
-    Returns:
-        The two ends. The middle is the bias that libsvm reports.
+    `scores` are w.x, (n,); y is -1 and +1, both present, (n,). The middle of the two ends is the bias that libsvm
+    reports.
 
     >>> bias_interval(np.array([-3.0, 1.0]), np.array([-1.0, 1.0]))      # any b with -3 + b <= -1 and 1 + b >= 1
     (0.0, 2.0)
@@ -582,16 +573,10 @@ def repaired(a: Array, y: Array) -> Array:
 def minimise_hinge(problem: Problem, lam: float, start: State, tolerance: float, reach: float) -> Certified:
     """The machine at `lam`, from a start nearby.
 
-    Args:
-        problem: The samples.
-        lam: lambda.
-        start: Any state; multipliers within [0, 1/n]. The better it is, the faster.
-        tolerance: Relative duality gap at which to stop.
-        reach: Expected movement of samples, in margins: those farther from the hinge's kink
-            are left out, until the gap over all samples says that this was wrong.
-
-    Returns:
-        The best machine found; its gap says whether `tolerance` was reached.
+    Multipliers of `start` are within [0, 1/n]; the better it is, the faster. `tolerance` is a relative duality gap at
+    which to stop; that of the best machine found says whether it was reached. `reach` is the expected movement of
+    samples, in margins: those farther from the hinge's kink are left out, until the gap over all samples says that
+    this was wrong.
     """
     wanted, best = (
         tolerance / 2,
@@ -728,15 +713,8 @@ def step_length(
 ) -> float:
     """The minimiser along a direction: the slope there is increasing and piecewise linear, so Newton finds its zero.
 
-    Args:
-        window: The samples inside.
-        lam: lambda.
-        sigma: Steepness of the smoothing.
-        w: Weights from which the direction leaves.
-        at: The slopes there.
-        dw: Direction in w.
-        db: Direction in b.
-        df: What f changes by, window.rows dw + y db.
+    The direction, `dw` and `db`, leaves from the weights `w`, where the slopes are `at`; along it f changes by `df`,
+    window.rows dw + y db. `sigma` is the steepness of the smoothing.
     """
     constant = 2 * lam * float(w @ dw) - float(window.fixed_rows @ dw) - window.fixed_y * db
     curvature = 2 * lam * float(dw @ dw)

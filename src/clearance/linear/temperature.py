@@ -18,9 +18,7 @@ def tempered_softmax(scores: Points, temperature: float) -> Tensor:
     Source: Tanay and Griffin (2018), on what weight decay does to a network's last layer. It is one-hot as t -> 0 and
     uniform as t -> infinity; the class with the largest score stays the same.
 
-    Args:
-        scores: (n, K), finite.
-        temperature: t, above 0; 1 is the ordinary softmax.
+    Scores are (n, K), finite; t is above 0, and 1 is the ordinary softmax.
 
     >>> tempered_softmax([[2.0, 0.0]], temperature=2.0)
     tensor([[0.7311, 0.2689]], dtype=torch.float64)

@@ -15,9 +15,7 @@ UNTILTED = 1e-12  # share of ||w|| below which what is left of w across z is rou
 def centroids(x: Points, y: Points) -> tuple[Tensor, Tensor]:
     """The means i of class I (y = -1) and j of class J (y = +1), each of shape (d,).
 
-    Args:
-        x: Points, shape (n, d).
-        y: -1 and +1, both present, shape (n,).
+    Points are (n, d); y is -1 and +1, both present, (n,).
 
     Raises:
         ValueError: If a class is empty.

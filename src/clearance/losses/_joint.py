@@ -11,9 +11,7 @@ def joint_batch(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, float
     Gradients flow to the process's own features alone. With the weight N / n (N samples in all, n here), the mean of
     gradients over processes, weighted by their samples, is the gradient of the loss of the joint batch.
 
-    Args:
-        features: (B, D).
-        labels: (B,).
+    Features are (B, D), labels (B,).
 
     Where no gradient is wanted, or one process trains alone, this is the batch itself, and 1.
 

@@ -23,13 +23,7 @@ def centre_shift(features: Tensor, labels: Tensor, centres: Tensor) -> Tensor:
     Wen et al. (2016), Eq. 4. Under torch.distributed, sums and counts are taken over all processes. Samples that are
     not finite are left out.
 
-    Args:
-        features: (B, D).
-        labels: (B,).
-        centres: (K, D).
-
-    Returns:
-        (K, D), in the dtype of `centres`.
+    Features are (B, D), labels (B,), centres and the result (K, D), in the dtype of `centres`.
 
     >>> centre_shift(torch.tensor([[2.0]]), torch.tensor([0]), torch.zeros(2, 1)).flatten().tolist()
     [-1.0, 0.0]

@@ -19,10 +19,7 @@ def contrastive(features: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor
 
     The hinge is on the distance itself, not on its square as in Caffe's older variant.
 
-    Args:
-        features: (B, D).
-        labels: (B,).
-        margin: In the features' unit, above 0.
+    Features are (B, D), labels (B,); `margin` is in the features' unit, above 0.
 
     Returns:
         (B (B - 1) / 2,), pairs (0, 1), (0, 2), ... as torch.pdist lists them, at least float32.

@@ -11,12 +11,8 @@ from clearance.tensors import LossTerms, Outputs
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """-log softmax(logits)[label] for each sample.
 
-    Args:
-        logits: (..., B, C).
-        labels: (B,), the same for every leading index of `logits`.
-
-    Returns:
-        (..., B), at least float32.
+    Logits are (..., B, C), labels (B,), the same for every leading index of `logits`; the result is (..., B), at least
+    float32.
     """
     flat = at_least_float32(logits.flatten(0, -2))
     repeated = labels.expand(logits.shape[:-1]).flatten()

@@ -172,10 +172,7 @@ def _mixture_of(outputs: Outputs) -> GaussianMixture:
 def bounded_pull(outputs: Outputs, labels: Tensor, head: GaussianMixture) -> Tensor:
     """The same features; gradients in them are multiplied by p_y min(1, R_y / r), see :class:`GaussianMixtureLoss`.
 
-    Args:
-        outputs: Features (B, D) and the logits that the head made of them, (B, K).
-        labels: (B,).
-        head: Its means and covariance.
+    Features are (B, D), the logits that the head made of them (B, K), labels (B,).
     """
     features = outputs.features
     with torch.no_grad():
@@ -192,11 +189,8 @@ def margin_scores(scores: Tensor, own_distance: Tensor, labels: Tensor, alpha: f
 
     The true column is lowered, not computed again, so that all columns of a sample have the same rounding.
 
-    Args:
-        scores: (B, K): log pi_k - 1/2 log|Sigma_k| - d_k.
-        own_distance: (B,): d_y, the halved one.
-        labels: (B,).
-        alpha: At least 0.
+    `scores`, (B, K), are log pi_k - 1/2 log|Sigma_k| - d_k, `own_distance`, (B,), is d_y, the halved one; labels are
+    (B,), `alpha` is at least 0.
 
     Returns:
         (B, K); their softmax cross-entropy is L_cls of Wan et al. (2018).
@@ -214,10 +208,7 @@ def negative_log_likelihood(own_distance: Tensor, own_half_log_determinant: Tens
 
     With Sigma = I and without its constant this is the center loss of each sample (Lemma 1 of Wan et al., 2018).
 
-    Args:
-        own_distance: (B,): d_y, the halved one.
-        own_half_log_determinant: (B,), or one number.
-        width: D.
+    `own_distance`, (B,), is d_y, the halved one; `own_half_log_determinant` is (B,) or one number; `width` is D.
 
     >>> round(float(negative_log_likelihood(torch.zeros(1), torch.zeros(1), 1)), 4)
     0.9189

@@ -20,14 +20,9 @@ def hinge(logits: Tensor, labels: Tensor, margin: float = 1.0, form: HingeForm =
     ``"max"``: max(0, margin + max_{i != y} z_i - z_y)         (Crammer & Singer, 2001)
     ``"sum"``: sum_{i != y} max(0, margin + z_i - z_y)         (Weston & Watkins, 1999)
 
-    Args:
-        logits: (..., B, C), at least two classes.
-        labels: (B,), the same for every leading index of `logits`.
-        margin: In units of logits, above 0.
-        form: Which of the two; for two classes they are equal.
-
-    Returns:
-        (..., B), at least float32.
+    Logits are (..., B, C), with at least two classes, labels (B,), the same for every leading index of `logits`; the
+    result is (..., B), at least float32. `margin` is in units of logits, above 0; for two classes both forms are
+    equal.
 
     Raises:
         ValueError: If there is only one class.

@@ -401,8 +401,7 @@ class LargeMarginLoss(Loss):
 class LayerMargins(nn.Module):
     """Gamma of every layer; quantiles from data are accumulated in buffers.
 
-    Args:
-        layers: One setting for each layer.
+    There is one setting for each layer.
     """
 
     total: Tensor
@@ -518,10 +517,8 @@ def margin_violation(distance: Tensor, gamma: Tensor | float, lower_clip: float 
 
     Source: Elsayed et al. (2018), section 3; the lower clip is from their published code, where a = 4.
 
-    Args:
-        distance: Signed, positive on the right side.
-        gamma: The margin, above 0, of a shape that broadcasts with `distance`.
-        lower_clip: a, at least 1, or None for no clip.
+    `distance` is signed, positive on the right side; `gamma`, above 0, has a shape that broadcasts with it; a is at
+    least 1, or None for no clip.
 
     >>> margin_violation(torch.tensor([2.0, 0.5, -9.0]), 1.0, lower_clip=4.0).tolist()
     [0.0, 0.5, 4.0]
@@ -540,11 +537,8 @@ def over_rivals(violations: Tensor, aggregate: Aggregate, scale: Tensor | float,
 
     Source: max and sum Elsayed et al. (2018), section 3; the others are our additions.
 
-    Args:
-        violations: At least 0.
-        aggregate: One of the four.
-        scale: The margin; the smooth maximum's sharpness is in its unit. Of size 1 along `dim`.
-        dim: The axis of the rivals.
+    Violations are at least 0, with rivals along `dim`. `scale` is the margin, of size 1 along `dim`; the smooth
+    maximum's sharpness is in its unit.
 
     >>> over_rivals(torch.tensor([[1.0, 3.0]]), "max", 1.0, dim=1)
     tensor([3.])

@@ -22,9 +22,7 @@ def angular_margin(cosine: Tensor, multiplier: int) -> Tensor:
     Liu et al. (2016), Eq. 6. cos(m theta) is computed as the Chebyshev polynomial T_m of the cosine, without the
     angle, so the gradient is finite at theta = 0 and pi too; k is a constant in the gradient.
 
-    Args:
-        cosine: cos theta, in [-1, 1], of any shape.
-        multiplier: m, a whole number of at least 1; 1 gives the cosine itself.
+    `cosine` is in [-1, 1], of any shape; m, a whole number, is at least 1, which gives the cosine itself.
 
     >>> angular_margin(torch.tensor([1.0, 0.0, -1.0]), 2).tolist()
     [1.0, -1.0, -3.0]

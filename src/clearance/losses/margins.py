@@ -186,13 +186,7 @@ def top_rivals(logits: Tensor, labels: Tensor, count: int) -> Tensor:
     Ranking by softmax probability would be the same. The highest need not be the nearest: a class whose gap
     is steep can be nearer than one whose gap is small.
 
-    Args:
-        logits: (B, C).
-        labels: (B,).
-        count: k, at most C - 1.
-
-    Returns:
-        (k, B).
+    Logits are (B, C), labels (B,), rivals (k, B), with k at most C - 1.
 
     >>> top_rivals(torch.tensor([[5.0, 1.0, 4.0]]), torch.tensor([0]), 2)
     tensor([[2],
@@ -300,14 +294,8 @@ def _captured(outputs: Outputs, name: str) -> Tensor:
 def class_gaps(logits: Tensor, labels: Tensor, rivals: Tensor, score: Score) -> Tensor:
     """s_y - s_i for each rival i: positive where the sample is on the right side.
 
-    Args:
-        logits: (B, C).
-        labels: y, (B,).
-        rivals: i, (k, B), none equal to the label.
-        score: s is the logit, or its softmax over classes.
-
-    Returns:
-        (k, B), at least float32.
+    Logits are (B, C), labels y (B,); rivals i, none equal to the label, and gaps are (k, B), gaps at least float32. s
+    is the logit, or its softmax over classes.
 
     >>> class_gaps(torch.tensor([[3.0, 1.0, 0.0]]), torch.tensor([0]), torch.tensor([[1], [2]]), "logits")
     tensor([[2.],
@@ -353,11 +341,7 @@ def gap_cotangents(logits: Tensor, labels: Tensor, rivals: Tensor, score: Score)
     Entry y of the second is computed as p_y (sum_{j != y} p_j + p_i), and entry i in the same way, because 1 - p_y
     would lose all digits where the network is confident.
 
-    Args:
-        logits: (B, C).
-        labels: (B,).
-        rivals: (k, B).
-        score: As in :func:`class_gaps`.
+    Logits are (B, C), labels (B,), rivals (k, B); `score` is as in :func:`class_gaps`.
     """
     scores = at_least_float32(logits)
     own = labels.expand_as(rivals).unsqueeze(-1)

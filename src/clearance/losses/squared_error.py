@@ -11,12 +11,8 @@ from clearance.tensors import LossTerms, Outputs
 def squared_error(logits: Tensor, labels: Tensor) -> Tensor:
     """||logits - onehot(label)||^2 for each sample.
 
-    Args:
-        logits: (..., B, C).
-        labels: (B,), the same for every leading index of `logits`.
-
-    Returns:
-        (..., B), at least float32.
+    Logits are (..., B, C), labels (B,), the same for every leading index of `logits`; the result is (..., B), at least
+    float32.
     """
     return (at_least_float32(logits) - F.one_hot(labels, logits.shape[-1])).square().sum(dim=-1)
 

@@ -26,14 +26,8 @@ def triplet(features: Tensor, labels: Tensor, margin: float = 0.2, mining: Minin
 
     Source: Schroff, Kalenichenko, Philbin (2015, FaceNet), Eq. 3 (a sum there) and section 3.2.
 
-    Args:
-        features: (B, D).
-        labels: (B,).
-        margin: Of squared distances between unit vectors, which lie in [0, 4]; above 0.
-        mining: Which triplets count.
-
-    Returns:
-        0-dim, at least float32; 0 where no triplet counts.
+    Features are (B, D), labels (B,); `margin`, above 0, is of squared distances between unit vectors, which lie in
+    [0, 4]. The mean is 0-dim, at least float32; 0 where no triplet counts.
 
     >>> triplet(torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0, 1]), 3.0)
     tensor(1.)

@@ -114,7 +114,6 @@ class Checkpoint:
 
     Args:
         tensors: By their names in the checkpoint.
-        file: Name of the file.
         entry: The key of their dictionary; None if they are the whole file.
         others: Other keys that hold weights.
     """
@@ -135,9 +134,7 @@ def read_checkpoint(path: str | PathLike[str], entry: str | None = None) -> Chec
     such as ``argparse.Namespace``, NumPy's numbers, paths or configurations, are skipped unread. Weights may be the
     file itself, or lie under one of `ENTRIES`, averaged weights first.
 
-    Args:
-        path: The file; tensors are read onto the CPU.
-        entry: The key of the weights; by default the first existing one of `ENTRIES`.
+    Tensors are read onto the CPU; by default `entry` is the first existing one of `ENTRIES`.
 
     Raises:
         FileNotFoundError: If there is no such file.

@@ -18,7 +18,6 @@ class UntilHead(nn.Module):
 
     Args:
         module: The module to cut; it is not changed.
-        head: One of its submodules.
 
     Shapes:
         the input of `module` -> the input of its head.

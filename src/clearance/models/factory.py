@@ -20,9 +20,8 @@ FORM = "MODULE:NAME (for example mypkg.net:build) or path/to/file.py:NAME"
 def build_module(place: str) -> nn.Module:
     """The nn.Module at ``module:factory``; the working directory is searched first.
 
-    Args:
-        place: ``package.module:name`` or ``path/to/file.py:name``; the name may have dots. It names an
-            nn.Module, or a class or function that returns one without arguments.
+    `place` is ``package.module:name`` or ``path/to/file.py:name``; the name may have dots. It names an nn.Module, or a
+    class or function that returns one without arguments.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -47,8 +46,7 @@ def build_module(place: str) -> nn.Module:
 def object_at(place: str) -> Any:
     """What has this name: a module, a class, a function.
 
-    Args:
-        place: As for :func:`build_module`.
+    `place` is as for :func:`build_module`.
 
     Raises:
         FileNotFoundError: As there.
@@ -64,8 +62,7 @@ def object_at(place: str) -> Any:
 def build_black_box(place: str) -> Any:
     """What answers images at this place: a function of one argument itself, else what :func:`build_module` would call.
 
-    Args:
-        place: As for :func:`build_module`.
+    `place` is as for :func:`build_module`.
 
     Raises:
         FileNotFoundError: As there.

@@ -40,11 +40,7 @@ class ModelError(ValueError):
 def answered(call: Callable[[Tensor], Tensor], images: Tensor, data: ImageSet, first: int) -> Tensor:
     """What a model gives a batch.
 
-    Args:
-        call: The model, or its features.
-        images: A batch.
-        data: The set that it is of.
-        first: The place of its first image in the set.
+    `call` is the model, or its features; the first image of the batch has the place `first` in `data`.
 
     Raises:
         ModelError: If the model raises.

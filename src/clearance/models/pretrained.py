@@ -77,12 +77,8 @@ def classifier_of(
 ) -> tuple[Classifier, str]:
     """A module or function as a classifier, and a line on it.
 
-    Args:
-        module: A Classifier is taken as it is, unless a normalisation or a head is given.
-        example: A few images in [0, 1].
-        how: Its mean and std.
-        head: See :func:`wrap`.
-        black_box: Whether only logits are read.
+    A Classifier is taken as it is, unless a normalisation (of `how`, mean and std) or a head (see :func:`wrap`) is
+    given. `example` are a few images in [0, 1]; of a black box only logits are read.
     """
     if isinstance(module, Classifier) and not black_box and (how.mean, how.std, head) == (None, None, None):
         return module, "the model is a Classifier already"
@@ -110,11 +106,7 @@ def build_pretrained(
 ) -> tuple[nn.Module, Preprocessing, list[str]]:
     """The module in evaluation mode, its preprocessing, and lines that say what was loaded.
 
-    Args:
-        place: As for :func:`load_pretrained`.
-        weights: As there.
-        entry: As there.
-        module: As there.
+    All arguments are as for :func:`load_pretrained`.
 
     Raises:
         FileNotFoundError: As there.

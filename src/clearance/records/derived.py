@@ -132,14 +132,11 @@ class _Quantity:
 def derive(records: Iterable[Record], baseline: str | None = None) -> tuple[SummaryRow, ...]:
     """Every derived number of a comparison, in a stable order.
 
-    Args:
-        records: The measurements of all methods and seeds.
-        baseline: The method that the others are compared with; by default that of the first record.
-
-    The interval of a mean is cut at the ends of its quantity's range: 0 and 1 for a fraction, 0 for an amount
-    (`AMOUNTS`), none for a difference (one of `SIGNED`, or any quantity with a value outside these ends). Ratios are
-    computed from logarithms. A fraction below half a test image (0.5 / n of the same dataset's test accuracy) is
-    raised to that; any other quantity has no ratio if a number is not above 0.
+    `baseline` is by default the method of the first record. The interval of a mean is cut at the ends of its
+    quantity's range: 0 and 1 for a fraction, 0 for an amount (`AMOUNTS`), none for a difference (one of `SIGNED`, or
+    any quantity with a value outside these ends). Ratios are computed from logarithms. A fraction below half a test
+    image (0.5 / n of the same dataset's test accuracy) is raised to that; any other quantity has no ratio if a number
+    is not above 0.
 
     >>> from clearance.vocabulary import Measurement
     >>> def seconds(value):

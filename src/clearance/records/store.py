@@ -201,8 +201,7 @@ def load_report(directory: str | os.PathLike[str], *, exhibits: bool = True) -> 
 def shown(name: str) -> Iterator[None]:
     """Turn what a report of another form makes fail, while it is shown, into one error that names it.
 
-    Args:
-        name: The report's folder.
+    `name` is the report's folder.
 
     Raises:
         ValueError: Settings or columns of the report are not of the form that Clearance writes.

@@ -182,12 +182,8 @@ def seeds_needed(found: Comparison, tests: int = 1) -> int | None:
     The smallest k up to `MOST_SEEDS` with  |mean| √k / sd ≥ t(1 - 0.05 / 2m, k - 1) + t(0.8, k - 1):  a test at 5 %
     over m tests (Bonferroni's bound, the first step of Holm's) that finds such a difference four times in five.
 
-    Args:
-        found: A comparison of at least two seeds.
-        tests: m, the comparisons that share the 5 %.
-
-    Returns:
-        None if `found` has no interval, or more would be needed.
+    m counts the comparisons that share the 5 %; `found` has at least two seeds. None if it has no interval, or more
+    would be needed.
 
     Misleads: the mean and the spread are estimates from few seeds, so this is a plan and not a promise.
 

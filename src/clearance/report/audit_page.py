@@ -80,7 +80,6 @@ class Row:
     """Pictures side by side.
 
     Args:
-        pictures: What to show.
         shape: ``"features"`` for small ones, one per method; ``"two"`` for wide ones.
         title: Words above them.
         cite: What a reader of the paper may compare them with.

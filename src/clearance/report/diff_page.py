@@ -18,13 +18,7 @@ def render_diff(
 ) -> str:
     """The page as text.
 
-    Args:
-        title: The headline.
-        found: The findings, in order.
-        sections: The parts below them.
-        dataset: Name of the images.
-        commands: What made each of the two audits, by the model's name.
-        versions: Of the libraries of the newer audit.
+    `commands` made the two audits, by the model's name; `versions` are of the libraries of the newer audit.
 
     >>> "b against a" in render_diff("b against a", [], [], dataset="digits", commands={}, versions={})
     True

@@ -300,11 +300,8 @@ PUSHES = 200
 def labelled_cloud(columns: Columns, classes: Sequence[str]) -> Figure:
     """Features in two dimensions, a colour per class and each class's name at the point nearest its middle.
 
-    Args:
-        columns: ``x``, ``y`` and ``label``.
-        classes: Every class, in the order that gives colours.
-
-    A name that would cover another is written next to its class, at the end of a thin line.
+    `columns` are ``x``, ``y`` and ``label``; the order of `classes`, which are all of them, gives colours. A name that
+    would cover another is written next to its class, at the end of a thin line.
     """
     figure, axes = page_figure((3.2, 3.0))
     step = -(-len(columns["x"]) // MOST_POINTS) or 1
@@ -328,9 +325,7 @@ def labelled_cloud(columns: Columns, classes: Sequence[str]) -> Figure:
 def apart(places: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Boxes pushed off one another, each as little as it takes, and kept inside the unit square.
 
-    Args:
-        places: (n, 2) centres, shares of the picture.
-        sizes: (n, 2) widths and heights.
+    `places` are (n, 2) centres, shares of the picture, and `sizes` (n, 2) widths and heights.
 
     Shapes:
         (n, 2) centres. Where there is no room for all, some still touch.

@@ -18,10 +18,8 @@ Recipe = Mapping[str, Any]
 def left_out(recipe: Recipe) -> list[Markup]:
     r"""Sentences about audits that were asked for and not done, and the command that does them.
 
-    Args:
-        recipe: The settings of a report; ``audits_left_out`` names the audits, and why each was left out;
-            ``audits_without_numbers`` those that found nothing to measure; ``partial`` how many seeds of how many are
-            there, while a comparison runs.
+    In the recipe, ``audits_left_out`` names the audits, and why each was left out; ``audits_without_numbers`` those
+    that found nothing to measure; ``partial`` how many seeds of how many are there, while a comparison runs.
 
     >>> left_out({})
     []

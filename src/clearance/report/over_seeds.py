@@ -43,12 +43,8 @@ def curves(
 ) -> list[dict[str, Any]]:
     """Curves of single runs as one row per method and place: mean and interval over seeds.
 
-    Args:
-        records: One exhibit per method and seed.
-        x: The column of places.
-        y: The column of numbers; None is a gap.
-        methods: Whose curves, in this order.
-        most: The largest possible number; the smallest is 0.
+    There is one exhibit per method and seed, with places in column `x` and numbers in `y`, where None is a gap.
+    Methods keep their order; numbers lie between 0 and `most`.
     """
     at: dict[tuple[str, Any], list[float]] = {}
     for record in records:

@@ -48,7 +48,6 @@ class Gallery:
     """Images of the data, side by side; never in the page that can be shared.
 
     Args:
-        title: Words above them.
         shots: The images, the first ones first.
         files: The exhibits that they come from.
         folded: Whether they are shown only when asked for.
@@ -65,8 +64,7 @@ class Gallery:
 def as_image(pixels: Any) -> str:
     """Stored pixels as a PNG within the page.
 
-    Args:
-        pixels: Nested lists in [0, 1], of shape (H, W) or (C, H, W) with 1 or 3 channels; of more, the first is shown.
+    Pixels are nested lists in [0, 1], of shape (H, W) or (C, H, W) with 1 or 3 channels; of more, the first is shown.
 
     Raises:
         TypeError: If they are something else.

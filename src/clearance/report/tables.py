@@ -137,12 +137,8 @@ def by_method(
 ) -> Compact | None:
     """A table with a line for each method that has a cell, and what its training cost; None without a line.
 
-    Args:
-        findings: Gives the methods, and what they cost.
-        title: Words above the table.
-        columns: For each column, the cells by method.
-        foot: Words below it.
-        files: Files with the numbers that are not means in ``report.json``.
+    `title` stands above the table, `foot` below it; `columns` have the cells by method, `files` have the numbers that
+    are not means in ``report.json``.
     """
     filled = {name: cells for name, cells in columns.items() if any(cell != NONE for cell in cells.values())}
     costs = _costs(findings)

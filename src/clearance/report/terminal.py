@@ -81,9 +81,7 @@ def _cell(row: SummaryRow | None) -> str:
 def first_text(report: Report, width: int = WIDTH) -> str:
     """The first screen in plain text: the findings about one network, or the table of methods.
 
-    Args:
-        report: The report.
-        width: Characters in a line; what can be pasted is never broken.
+    `width` is characters in a line; what can be pasted is never broken.
 
     >>> print(first_text(Report({}, {}, "", "")))
     Nothing was measured.
@@ -101,10 +99,7 @@ def first_text(report: Report, width: int = WIDTH) -> str:
 def findings_text(start: str, found: Sequence[Finding], width: int = WIDTH) -> str:
     """Findings below their headline.
 
-    Args:
-        start: How the headline begins.
-        found: The findings, in order.
-        width: Characters in a line; what can be pasted is never broken.
+    The headline begins with `start`; `width` is characters in a line, and what can be pasted is never broken.
 
     >>> from markupsafe import Markup
     >>> print(findings_text("Audit of net", [Finding("Leaks", "fine", Markup("None was found."))]))

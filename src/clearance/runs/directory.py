@@ -172,11 +172,8 @@ def newest_step(folder: Path) -> int | None:
 def write_checkpoint(folder: Path, step: int, state: Any, metrics: tuple[int, str]) -> None:
     """Put a checkpoint in place, then delete what is older.
 
-    Args:
-        folder: The directory of all checkpoints; made if it is missing.
-        step: Steps done; above that of every checkpoint in `folder`.
-        state: What `clearance.runs.tree.flatten` takes.
-        metrics: Length and SHA-256 of the metrics at this step.
+    `folder`, of all checkpoints, is made if it is missing; `step` is above that of every checkpoint in it. `state` is
+    what `clearance.runs.tree.flatten` takes, `metrics` length and SHA-256 of the metrics at this step.
     """
     tree, tensors = flatten(state)
     length, digest = metrics

@@ -96,12 +96,8 @@ class RemoteRuns:
     ) -> "Iterator[Attempt]":
         """Hold the lease of a run while the block works in `folder`, which begins with the newest checkpoint.
 
-        Args:
-            name: The run's.
-            folder: Local; what it holds is replaced.
-            on_wait: Called once, with a sentence, before waiting for another attempt.
-
-        An attempt whose run was finished meanwhile is `over` from the beginning.
+        `folder` is local, and what it holds is replaced. `on_wait` is called once, with a sentence, before waiting for
+        another attempt. An attempt whose run was finished meanwhile is `over` from the beginning.
         """
         attempt = Attempt(self, name, folder)
         attempt.begin(on_wait)

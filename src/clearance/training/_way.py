@@ -135,11 +135,9 @@ def backward_to(parameters: Iterable[nn.Parameter], total: Tensor, loss: Loss) -
     ``backward()`` would also compute their gradient, which is not used. The gradients of parameters are the
     same to the bit.
 
-    Args:
-        parameters: Those that a step may move; frozen ones and those that do not affect the loss are unchanged.
-        total: The sum of the loss terms, 0-dim.
-        loss: The loss that gave them; only its `layers` are used. Without ``"input"`` the pass is a plain
-            ``backward()``, which reentrant checkpointing needs.
+    Parameters are those that a step may move; frozen ones and those that do not affect the loss are unchanged. `total`
+    is 0-dim. Of the loss only `layers` are used: without ``"input"`` the pass is a plain ``backward()``, which
+    reentrant checkpointing needs.
     """
     if "input" not in loss.layers:
         total.backward()

@@ -25,10 +25,8 @@ def recalibrate_batch_norm(model: Classifier, data: ImageSet, batch_size: int = 
     variances, all batches alike, under the current weights. During training they lag behind the
     weights, and depend on the most recent batches.
 
-    Args:
-        model: Its weights and head are unchanged; without batch normalisation nothing happens.
-        data: The training images, without augmentation.
-        batch_size: Images per batch, at least 2, in a fixed order. Batches have equal size up to one image.
+    Weights and head are unchanged; without batch normalisation nothing happens. `data` are the training images,
+    without augmentation, in batches of at least 2 in a fixed order, of equal size up to one image.
 
     Raises:
         ValueError: If `batch_size` is below 2, or `data` holds one image: a variance needs two.

@@ -459,8 +459,7 @@ def _is_checked(step: int, epoch: int) -> bool:
 class SharedRun:
     """A run's directory for all processes that train together: the first reads and writes, the others hear from it.
 
-    Args:
-        run: The directory in the first process, None in the others.
+    `run` is the directory in the first process, None in the others.
     """
 
     def __init__(self, run: RunDirectory | None) -> None:
@@ -599,11 +598,8 @@ def untrained_reason(
 ) -> tuple[Outcome, str] | None:
     """How and why a completed run has failed, or None.
 
-    Args:
-        model: The trained model.
-        data: Its training set.
-        label_noise: Share of its labels that are known to be wrong; a network that learned only the truth
-            agrees with the others.
+    `label_noise` is the share of labels that are known to be wrong; a network that learned only the truth agrees with
+    the others.
     """
     finite = all(bool(value.isfinite().all()) for value in model.state_dict().values())
     if not finite:

@@ -17,12 +17,7 @@ _RELATIVE_STEP = 2.5
 def divergence(clean: Tensor, attacked: Tensor) -> Tensor:
     """KL divergence of predictions, sum_c p_c (log p_c - log q_c), p = softmax(clean), q = softmax(attacked).
 
-    Args:
-        clean: Logits (B, C).
-        attacked: Logits (B, C) of the same images, changed.
-
-    Returns:
-        (B,).
+    Logits are (B, C), of the same images before and after a change; the result is (B,).
 
     >>> divergence(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 0.0]]))
     tensor([0.])

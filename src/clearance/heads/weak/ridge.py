@@ -21,9 +21,7 @@ def ridge_is_too_strong(samples: int, width: int) -> bool:
     the classes. With n - 1 >= D and a small penalty all heads are nearly the regression on the entire training set,
     and the scatter across their common direction stays.
 
-    Args:
-        samples: n, training images of one head, of all classes together.
-        width: D, number of features.
+    n counts the training images of one head, of all classes together; D is the number of features.
 
     >>> ridge_is_too_strong(samples=100, width=4096), ridge_is_too_strong(samples=100, width=64)
     (False, True)

@@ -61,11 +61,8 @@ def tiny_lenet_plus(
     16 and 32 maps, all convolutions keep the size; ours. With a width of 100 and ten means 30,316 parameters on 8 x 8
     images of one channel.
 
-    Args:
-        channels: Channels of an image, at least 1.
-        size: Height and width in pixels, a multiple of 4.
-        norm: ``"batch"`` puts batch normalisation before every PReLU.
-        width: Of the features, D, at least 1.
+    `channels` and `width`, D, are at least 1, `size` is a multiple of 4, in pixels; ``"batch"`` puts batch
+    normalisation before every PReLU.
 
     Shapes:
         images (B, channels, size, size); features (B, width).

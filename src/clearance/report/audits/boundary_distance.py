@@ -145,11 +145,8 @@ CLOUD_SIZE = (3.6, 3.3)
 def distance_cloud(columns: Mapping[str, Sequence[Any]], index: int) -> Figure:
     """A point for each image, and the line on which both distances agree.
 
-    Args:
-        columns: ``x``, first order; ``y``, found.
-        index: Of the method, which gives the colour.
-
-    An image that is misclassified has a negative first-order distance, and 0 for the one found.
+    `columns` are ``x``, first order, and ``y``, found; the method's `index` gives the colour. An image that is
+    misclassified has a negative first-order distance, and 0 for the one found.
 
     >>> len(distance_cloud({"x": [0.1, 0.2], "y": [0.1, 0.1]}, 0).axes[0].collections)
     1

@@ -100,10 +100,8 @@ LARGEST, SMALLEST = 90.0, 8.0  # of a marker, in points squared: by how many ima
 def reliability(before: Columns, after: Columns | None, index: int) -> Figure:
     """Accuracy over confidence; a marker is as large as its bin is full. Hollow and dashed: after the temperature.
 
-    Args:
-        before: ``confidence``, ``accuracy``, ``images``, as trained.
-        after: The same with calibrated probabilities.
-        index: Of the method, which gives colour and marker.
+    Columns are ``confidence``, ``accuracy`` and ``images``, as trained and with calibrated probabilities; the method's
+    `index` gives colour and marker.
 
     >>> columns = {"confidence": [0.6, 0.9], "accuracy": [0.5, 0.9], "images": [10, 90]}
     >>> len(reliability(columns, columns, 0).axes[0].collections)

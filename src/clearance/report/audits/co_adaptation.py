@@ -82,14 +82,10 @@ PERCENTS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 def partial_data(columns: Columns, head: str, methods: Sequence[str], size: tuple[float, float]) -> Figure:
     """Test error over the number of images that rebuilt the last layers, both on logarithmic axes.
 
-    Args:
-        columns: Of the summary's ``partial_data`` exhibit.
-        head: What stands in for the last layers.
-        methods: In the page's order, which gives colours and markers.
-        size: Width and height, inches.
-
-    The first method is drawn at both cuts of the network, where both were measured. An error of zero has no
-    place on a logarithmic axis; then the axis is linear.
+    `columns` are those of the summary's ``partial_data`` exhibit, `head` is what stands in for the last layers.
+    Methods are in the page's order, which gives colours and markers; `size` is width and height, inches. The first
+    method is drawn at both cuts of the network, where both were measured. An error of zero has no place on a
+    logarithmic axis; then the axis is linear.
     """
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     figure, axes = page_figure(size)
@@ -178,8 +174,7 @@ APART = 0.12  # the least distance between two labels, as a share of the axis
 def readable_ticks(samples: Sequence[float]) -> list[float]:
     """Where a logarithmic axis is labelled: the ends, and between them what leaves room for its number.
 
-    Args:
-        samples: Ascending, above 0.
+    Samples are ascending, above 0.
 
     >>> readable_ticks([10, 100, 1000, 1300])
     [10, 100, 1300]

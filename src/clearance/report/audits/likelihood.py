@@ -294,10 +294,8 @@ ACROSS = 8  # images in a row of the sheet
 def two_histograms(columns: Columns, index: int, label: str) -> Figure:
     """Shares of images in bars: grey before the attack, in the method's colour after it.
 
-    Args:
-        columns: ``from``, where bars begin; ``before`` and ``after``, their heights.
-        index: Of the method.
-        label: Of the horizontal axis.
+    `columns` are ``from``, where bars begin, and ``before`` and ``after``, their heights; `label` is of the horizontal
+    axis.
 
     >>> shown = {"from": [0.0, 0.5], "before": [0.25, 0.75], "after": [1.0, 0.0]}
     >>> len(two_histograms(shown, 0, "probability").axes[0].patches)      # an area and an edge for each
@@ -321,9 +319,7 @@ def two_histograms(columns: Columns, index: int, label: str) -> Figure:
 def sheet(columns: Columns, caught: bool) -> Figure | None:
     """The images that were caught, or those that were missed: what they are and what they were taken for.
 
-    Args:
-        columns: ``image``, ``caught``, ``class``, ``taken for`` and ``p``, the share of normal images as unlikely.
-        caught: Which of the two.
+    `columns` are ``image``, ``caught``, ``class``, ``taken for`` and ``p``, the share of normal images as unlikely.
 
     >>> shown = {"image": [[[[0.0, 1.0]]]], "caught": [True], "class": ["7"], "taken for": ["3"], "p": [0.01]}
     >>> sheet(shown, caught=False) is None, len(sheet(shown, caught=True).axes)

@@ -89,9 +89,8 @@ def sensitivity(findings: Findings) -> ExhibitRecord | None:
 def strips(columns: Mapping[str, Sequence[Any]], name: str) -> Figure:
     """Each point is an image: its place on the line, and its class as the row.
 
-    Args:
-        columns: ``x``, ``y`` (the row) and ``label``.
-        name: The label that the line was made for; it is coloured, the others are grey.
+    `columns` are ``x``, ``y`` (the row) and ``label``; `name` is the label that the line was made for: it is coloured,
+    the others are grey.
     """
     figure, axes = page_figure((3.2, 2.6))
     step = -(-len(columns["x"]) // MOST_POINTS) or 1

@@ -40,10 +40,7 @@ def losses(columns: Columns) -> Figure:
 def limits(columns: Columns, distances: Columns, *, large: bool) -> Figure:
     """Hinge and softplus at one end of the scale, with their limits, over the example distances.
 
-    Args:
-        columns: Of the exhibit ``limits``.
-        distances: Of the exhibit ``distances``.
-        large: Large weights, or small ones.
+    Columns are those of the exhibits ``limits`` and ``distances``; `large` is for large weights, else small ones.
     """
     figure, axes = page_figure(SIZE)
     scale = (max if large else min)(columns["scale"])

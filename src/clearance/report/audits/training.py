@@ -44,11 +44,8 @@ def training_curves(
 ) -> Figure:
     """Loss or training-batch error over steps, a thin line per run.
 
-    Args:
-        runs: (method, columns ``step`` and `name`) per run; what is None or not finite is a gap.
-        name: ``"loss"`` or ``"error"``, a fraction.
-        methods: In the page's order.
-        size: Width and height, inches.
+    `runs` are (method, columns ``step`` and `name`); what is None or not finite is a gap. `name` is ``"loss"`` or
+    ``"error"``, a fraction. Methods are in the page's order, `size` is width and height, inches.
     """
     figure, axes = page_figure(size)
     named: set[str] = set()
