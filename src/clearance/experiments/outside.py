@@ -127,7 +127,7 @@ class OutsideModel:
         _check_unknown(self)
         module, how = _module(self, say)
         how = _preprocessing(self, how)
-        say(f"preprocessing: {how}")
+        say(f"preprocessing: {self._applied(how)}")
         cache = default_cache() if self.cache is None else self.cache
         with _warnings_to(say):
             train, test = _sets(self, how, cache)
@@ -151,6 +151,11 @@ class OutsideModel:
 
     def settings(self, how: Preprocessing) -> dict[str, Any]:
         """The settings for the report, without folders of this machine.
+    def _applied(self, how: Preprocessing) -> Preprocessing:
+        """What is done to these images: only folders are resized."""
+        folders = any(str(given).startswith("folder:") for given in (self.train, self.test))
+        return how if folders else dataclasses.replace(how, size=None, short_side=None)
+
 
         Args:
             how: The resulting preprocessing.
