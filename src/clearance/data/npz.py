@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearance.data.image_set import ImageSet, as_labels, as_pixels, numbered_classes
+from clearance.data.image_set import ImageSet, as_labels, as_pixels, labelled
 
 _NAMES = {"images": ("images", "x"), "labels": ("labels", "y")}
 
 
-def read_npz(path: str | PathLike[str]) -> ImageSet:
+def read_npz(path: str | PathLike[str], *, like: ImageSet | None = None) -> ImageSet:
     """Images and labels from a ``.npz`` file, as numpy.savez writes it.
 
     The arrays are `images` (or `x`) and `labels` (or `y`), and optionally `classes`, the names as strings.
@@ -29,6 +29,7 @@ def read_npz(path: str | PathLike[str]) -> ImageSet:
 
     Args:
         path: The file; its name without ``.npz`` becomes the name of the set.
+        like: A set whose classes these are; some may then have no image here.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -46,8 +47,7 @@ def read_npz(path: str | PathLike[str]) -> ImageSet:
     images, labels = (_named(arrays, kind, path) for kind in _NAMES)
     classes = tuple(str(name) for name in arrays["classes"].ravel()) if "classes" in arrays else ()
     with _naming(path):
-        found = as_labels(labels)
-        return ImageSet(as_pixels(images), found, classes or numbered_classes(found), name=path.stem)
+        return labelled(as_pixels(images), as_labels(labels), classes, path.stem, like)
 
 
 def read_npz_images(path: str | PathLike[str]) -> Tensor:
