@@ -16,7 +16,7 @@ def check_class_numbers(labels: Tensor, samples: int, classes: int) -> None:
     stops there. It is not checked while a step is traced or compiled.
 
     Raises:
-        TypeError: If they are not whole numbers of 64 bits.
+        TypeError: If they are no tensor of whole numbers of 64 bits.
         ValueError: If they are not as many as samples, or one is no class.
 
     >>> check_class_numbers(torch.tensor([0, 3]), 2, 3)
@@ -24,6 +24,11 @@ def check_class_numbers(labels: Tensor, samples: int, classes: int) -> None:
         ...
     ValueError: `labels` must lie in 0 .. 2, because there are 3 classes; got 0 .. 3. Number the classes from 0.
     """
+    if not isinstance(labels, Tensor):
+        raise TypeError(
+            f"`labels` must be a tensor of int64 class numbers; got {type(labels).__name__}. Write "
+            "torch.as_tensor(labels)."
+        )
     if labels.dtype != torch.int64:
         raise TypeError(f"`labels` must be int64 class numbers; got {labels.dtype}. Write labels.long().")
     if labels.shape != (samples,):

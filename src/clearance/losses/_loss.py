@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -72,6 +73,8 @@ class Loss(nn.Module):
         """
         if given and isinstance(given[0], Tensor):
             given = _gathered(*given, *(named.pop("labels") for _ in range("labels" in named)))
+        elif given and not isinstance(given[0], Outputs):
+            _check_outputs(given[0])
         terms = super().__call__(*given, **named)
         if not isinstance(terms, LossTerms):
             raise TypeError(
@@ -114,12 +117,27 @@ def _gathered(*tensors: Tensor) -> tuple[Outputs, Tensor]:
     return GivenOutputs(logits, *features), labels
 
 
+def _check_outputs(given: object) -> None:
+    """Raise TypeError for what stands in place of outputs and has no logits."""
+    if isinstance(given, type) or not isinstance(getattr(given, "logits", None), Tensor):
+        remedy = "Give one of these."
+        if isinstance(given, nn.Module):
+            remedy = "Call it first: loss(model(images), labels)."
+        elif isinstance(given, np.ndarray):
+            remedy = "An array has no graph: give the tensor that it was made from."
+        raise TypeError(
+            "a loss must be called with (model.outputs(images, loss.layers), labels), or with tensors, (logits, "
+            f"labels) or (features, logits, labels); got {type(given).__name__} first. {remedy}"
+        )
+
+
 def check_labels(logits: Tensor, labels: Tensor) -> None:
     """Check that labels hold one class for every sample of logits (B, C), or (K, B, C) of several heads.
 
     Raises:
-        TypeError: If they are not int64.
-        ValueError: If labels and samples differ in number, there is none, or a label is not a class.
+        TypeError: If they are not an int64 tensor.
+        ValueError: If logits have another shape, labels and samples differ in number, there is none, or a label is no
+            class.
 
     >>> import torch
     >>> check_labels(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64))
@@ -127,6 +145,10 @@ def check_labels(logits: Tensor, labels: Tensor) -> None:
         ...
     ValueError: a batch must hold at least 1 sample, because its loss is a mean; got none.
     """
+    if logits.ndim < 2:
+        raise ValueError(
+            f"logits must have shape (B, C); got {tuple(logits.shape)}. The order is (logits, labels)."
+        )
     samples, classes = logits.shape[-2:]
     check_class_numbers(labels, samples, classes)
     if samples == 0:
