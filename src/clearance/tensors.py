@@ -85,6 +85,7 @@ class Outputs:
         head: The head that made `logits` from `features`.
         activations: Outputs of the layers asked for, by name; ``"input"`` is the images themselves.
         again: Makes the same outputs with a graph; None if they have one, or no layers were asked for.
+        images: The images that they are of; None if they are not known.
 
     >>> head = torch.nn.Linear(3, 2)
     >>> features = torch.ones(4, 3)
@@ -99,6 +100,7 @@ class Outputs:
     head: Head
     activations: Mapping[str, Tensor] = field(default_factory=dict)
     again: "Callable[[], Outputs] | None" = field(default=None, repr=False, compare=False)
+    images: Tensor | None = field(default=None, repr=False, compare=False)
 
     def with_head(self, head: Head) -> "Outputs":
         """The same features and graph, with another head's logits."""
@@ -162,7 +164,7 @@ class GivenOutputs(Outputs):
     """
 
     def __init__(self, logits: Tensor, features: Tensor | None = None) -> None:
-        given = {"logits": logits, "activations": {}, "again": None}
+        given = {"logits": logits, "activations": {}, "again": None, "images": None}
         for name, value in (given if features is None else given | {"features": features}).items():
             object.__setattr__(self, name, value)
 

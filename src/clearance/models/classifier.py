@@ -213,7 +213,7 @@ class Classifier(nn.Module):
             reader = self.head if head is None else head
             logits = _asked(partial(head_logits, reader), features)
         activations.update(recorded)
-        return Outputs(features, logits, reader, activations, again)
+        return Outputs(features, logits, reader, activations, again, images)
 
     def _again(self, images: Tensor, layers: Sequence[str], head: Head | None) -> Outputs:
         """The same outputs with a graph, which starts at the images."""
