@@ -71,6 +71,13 @@ def test_choice_offers_the_nearest_name():
     assert str(refusal.value) == "`norm` must be one of 'none', 'batch'; got 'btach'. Did you mean 'batch'?"
 
 
+def test_choice_offers_a_name_that_ends_with_what_was_given():
+    with pytest.raises(ValueError, match=r"Did you mean 'extractor\.module\.2'\?$"):
+        check_choice(
+            "layers", "2", ("input", "extractor.module.1", "extractor.module.2", "extractor.module.12")
+        )
+
+
 @pytest.mark.parametrize("value", ["zzzzzz", "", 3])
 def test_choice_offers_nothing_where_nothing_is_near(value):
     with pytest.raises(ValueError, match="got") as refusal:

@@ -39,7 +39,8 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
     """Raise ValueError unless `value` is one of `choices`; the message suggests the closest."""
     known = list(choices)
     if value not in known:
-        near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.5)
+        within = [one for one in known if one.endswith(f".{value}")]  # its name inside something else
+        near = within[:1] or difflib.get_close_matches(str(value), known, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"`{name}` must be one of {', '.join(map(repr, known))}; got {value!r}.{hint}")
 

@@ -16,7 +16,7 @@ def check_class_numbers(labels: Tensor, samples: int, classes: int) -> None:
     stops there. It is not checked while a step is traced or compiled.
 
     Raises:
-        TypeError: If they are not whole numbers of 64 bits.
+        TypeError: If they are no tensor of whole numbers of 64 bits.
         ValueError: If they are not as many as samples, or one is no class.
 
     >>> check_class_numbers(torch.tensor([0, 3]), 2, 3)
@@ -24,6 +24,11 @@ def check_class_numbers(labels: Tensor, samples: int, classes: int) -> None:
         ...
     ValueError: `labels` must lie in 0 .. 2, because there are 3 classes; got 0 .. 3. Number the classes from 0.
     """
+    if not isinstance(labels, Tensor):
+        raise TypeError(
+            f"`labels` must be a tensor of int64 class numbers; got {type(labels).__name__}. Write "
+            "torch.as_tensor(labels)."
+        )
     if labels.dtype != torch.int64:
         raise TypeError(f"`labels` must be int64 class numbers; got {labels.dtype}. Write labels.long().")
     if labels.shape != (samples,):
@@ -80,6 +85,7 @@ class Outputs:
         head: The head that made `logits` from `features`.
         activations: Outputs of the layers asked for, by name; ``"input"`` is the images themselves.
         again: Makes the same outputs with a graph; None if they have one, or no layers were asked for.
+        images: The images that they are of; None if they are not known.
 
     >>> head = torch.nn.Linear(3, 2)
     >>> features = torch.ones(4, 3)
@@ -94,6 +100,7 @@ class Outputs:
     head: Head
     activations: Mapping[str, Tensor] = field(default_factory=dict)
     again: "Callable[[], Outputs] | None" = field(default=None, repr=False, compare=False)
+    images: Tensor | None = field(default=None, repr=False, compare=False)
 
     def with_head(self, head: Head) -> "Outputs":
         """The same features and graph, with another head's logits."""
@@ -157,7 +164,7 @@ class GivenOutputs(Outputs):
     """
 
     def __init__(self, logits: Tensor, features: Tensor | None = None) -> None:
-        given = {"logits": logits, "activations": {}, "again": None}
+        given = {"logits": logits, "activations": {}, "again": None, "images": None}
         for name, value in (given if features is None else given | {"features": features}).items():
             object.__setattr__(self, name, value)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 
@@ -143,6 +144,20 @@ def test_the_models_own_preprocessing_is_taken(work, tmp_path):
     assert audit(work, expected, *OPTIONS)[0] == 0
     rows = [json.loads((path / "report.json").read_text())["measurements"] for path in (tmp_path, expected)]
     assert [row["value"] for row in rows[0]] == [row["value"] for row in rows[1]]
+
+
+def test_a_class_without_test_images_is_left_out_and_said(work, tmp_path):
+    shutil.copytree(work / "val", tmp_path / "val")
+    shutil.rmtree(tmp_path / "val" / "green")
+    (tmp_path / "val" / "green").mkdir()
+    options = (*OPTIONS, "--test", f"folder:{tmp_path}/val")
+    status, shown, complaint = audit(work, tmp_path / "out", *options, audits="accuracy,performance")
+    assert (status, complaint) == (0, "")
+    assert "note: `test` has no image of 1 of the 3 classes, 'green'" in shown
+    report = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
+    recalls = [row["context"]["class"] for row in report["measurements"] if row["name"] == "recall"]
+    assert "green" not in recalls
+    assert len(recalls) == 2
 
 
 @pytest.mark.parametrize("normalisation", [(), ("--mean", "0.5,0.5,0.5")])

@@ -111,6 +111,18 @@ def test_a_named_dataset_is_that_dataset(tmp_path):
     assert named == file
 
 
+def test_preprocessing_that_is_not_done_is_not_said(tmp_path):
+    for split in ("train", "test"):
+        images = load_dataset("digits", split)
+        np.savez(f"{split}.npz", images=images.images.numpy(), labels=images.labels.numpy())
+    files = {"train": "npz:train.npz", "test": "npz:test.npz"}
+    status, shown, complaint = audited(tmp_path / "out", "--size", "224", **files)
+    assert status == 2
+    assert "preprocessing: images unchanged" in shown
+    assert "224" not in shown
+    assert "images of an .npz file are not resized and must have `size` 224; got 8x8" in complaint
+
+
 @pytest.mark.parametrize(
     ("train", "options", "fragment"),
     [

@@ -72,7 +72,19 @@ def test_a_report_may_be_a_file_of_any_name_with_or_without_its_exhibits(folders
     shutil.copy(folders / "last" / "report.json", folders / "last.json")  # alone
     status, shown, _ = check(folders, "worse", "--fail-if", "accuracy drops 1pt", against="last.json")
     assert status == 3
-    assert "keep no numbers of single images" in shown
+    assert (
+        f"there is no folder exhibits beside {folders / 'last.json'}, so that numbers of single images"
+        in shown
+    )
+    assert "keep no numbers" not in shown
+
+
+def test_missing_exhibits_are_said_of_the_report_that_lacks_them(folders):
+    for path in (folders / "worse" / "exhibits").iterdir():
+        path.unlink()
+    status, shown, _ = check(folders, "worse", "--fail-if", "accuracy drops 1pt")
+    assert status == 3
+    assert f"(1 of its 1 exhibits are missing beside {folders / 'worse' / 'report.json'}, " in shown
 
 
 def test_files_for_the_service(folders):

@@ -117,13 +117,21 @@ CONVERSIONS = {
     "two axes": (lambda _: open_images((torch.zeros(2, 64), [0, 1])), r"3 axes .* got shape \(2, 64\)"),
     "float labels in a pair": (
         lambda _: open_images((GOOD, [0.0, 1.0, 0.5, 1.0])),
-        "whole numbers; got float64",
+        r"whole numbers; got float64; .* torch\.as_tensor\(labels\)\.long\(\)",
     ),
+    "float labels as a tensor": (
+        lambda _: open_images((GOOD, LABELS.float())),
+        r"got torch.float32; if they are numbers of classes, write labels\.long\(\)",
+    ),
+    "few labels": (lambda _: open_images((GOOD, [3, 8])), "equally long; got 4 images and 2 labels"),
     "bool labels": (lambda _: open_images((GOOD, LABELS == 0)), "whole numbers; got torch.bool"),
-    "gap": (lambda _: open_images((GOOD, [0, 2, 0, 2])), "got none of '1'"),
+    "gap": (
+        lambda _: open_images((GOOD, [0, 2, 0, 2])),
+        "got none of '1' .* Do not renumber the labels of a trained",
+    ),
     "labels from 1": (
         lambda _: open_images((GOOD, [1, 2, 1, 2])),
-        r"numbered from 0; got 1 \.\. 2\. Renumber",
+        r"numbered from 0; got 1 \.\. 2\. Number the classes from 0; .* outputs keep theirs",
     ),
     "huge label": (
         lambda _: open_images((GOOD, [0, 1, 0, 10**12])),

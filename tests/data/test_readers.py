@@ -349,7 +349,7 @@ FILES = {
         lambda p: open_folder(p, Preprocessing(size=0)),
         "`size` must be a whole number of at least 1",
     ),
-    "folder empty class": (empty_class, r"at least one image; got none in .*c "),
+    "folder empty class": (empty_class, r"at least one image; got none in .*c .*\. Add pictures\."),
     "folder one class": (one_class, r"at least 2 classes; got only \('only',\)"),
     "folder text": (
         lambda p: pictures(p, [(4, 4)], lambda _: b"text"),

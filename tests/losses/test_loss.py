@@ -127,8 +127,53 @@ def test_other_numbers_of_tensors_are_refused_in_words(given):
         CrossEntropyLoss()(*given)
 
 
+LOSSES = [
+    (CrossEntropyLoss, ()),
+    (HingeLoss, ()),
+    (SquaredErrorLoss, ()),
+    (CenterLoss, (4, 3)),
+    (ContrastiveLoss, ()),
+    (TripletLoss, ()),
+    (LargeMarginLoss, (("logits",),)),
+    (LargeMarginSoftmaxLoss, ()),
+    (lambda: SumLoss({"one": CrossEntropyLoss()}), ()),
+]
+
+
+@pytest.mark.parametrize(("make", "settings"), LOSSES)
+@pytest.mark.parametrize("labels", [LABELS.numpy(), LABELS.tolist()], ids=["array", "list"])
+def test_labels_that_are_no_tensor_are_refused_with_the_remedy(make, settings, labels):
+    outputs = Outputs(FEATURES, HEAD(FEATURES), HEAD)
+    with pytest.raises(TypeError, match=rf"got {type(labels).__name__}\. Write torch\.as_tensor\(labels\)"):
+        make(*settings)(outputs, labels)
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        (HEAD, r"got Linear first\. Call it first: loss\(model\(images\), labels\)"),
+        (HEAD(FEATURES).numpy(), "got ndarray first. An array has no graph"),
+        ((HEAD(FEATURES),), "got tuple first"),
+        ({"logits": HEAD(FEATURES)}, "got dict first"),
+        (Outputs, "got type first"),
+        (None, "got NoneType first"),
+    ],
+    ids=["module", "array", "tuple", "dict", "class", "none"],
+)
+def test_what_has_no_logits_is_refused_with_the_remedy(given, remedy):
+    with pytest.raises(TypeError, match=rf"\(model\.outputs\(images, loss\.layers\), labels\).*{remedy}"):
+        CrossEntropyLoss()(given, LABELS)
+
+
+def test_labels_before_logits_are_refused():
+    with pytest.raises(ValueError, match=r"shape \(B, C\); got \(6,\)\. The order is \(logits, labels\)"):
+        CrossEntropyLoss()(LABELS, HEAD(FEATURES))
+
+
 def test_activations_that_tensors_cannot_hold_are_asked_for():
-    with pytest.raises(ValueError, match=r"must hold the activation of layer 'input'.*model\.outputs"):
+    with pytest.raises(
+        ValueError, match=r"layer 'input'; got tensors alone\. Call the loss with model\.outputs"
+    ):
         LargeMarginLoss("input")(torch.randn(2, 3), torch.tensor([0, 1]))
 
 

@@ -10,7 +10,14 @@ import torch
 from torch import nn
 
 import clearance as cl
-from clearance.losses import CrossEntropyLoss, HingeLoss, LargeMarginLoss, SumLoss, TrainingWarning
+from clearance.losses import (
+    CrossEntropyLoss,
+    HingeLoss,
+    LargeMarginLoss,
+    SquaredErrorLoss,
+    SumLoss,
+    TrainingWarning,
+)
 from clearance.losses._loss import TrainingWatch
 from clearance.models import Classifier
 from clearance.tensors import LossTerms, Outputs
@@ -59,7 +66,58 @@ def test_numbers_that_are_not_finite_are_said_once(bad):
     assert "lost its numbers after 15 batches" in message
     assert "lower it" in message
     (message,) = noted(bad * good())
-    assert "after 1 batches" in message
+    assert "begins without numbers, in the first batch" in message
+    assert "in the images and in the first weights" in message
+    assert "learning rate" not in message
+
+
+IMAGES = torch.rand(40, 1, 4, 4)
+
+
+def shown(images, loss=None, module=None):
+    """What is said of these images in a loop of one's own, without a step."""
+    torch.manual_seed(0)
+    model = Classifier(nn.Flatten(), nn.Linear(16, 10) if module is None else module)
+    loss = loss or CrossEntropyLoss()
+
+    def run():
+        for _ in range(15):
+            loss(model.outputs(images, loss.layers), LABELS)
+
+    return said(run)
+
+
+@pytest.mark.parametrize("layers", [(), ("input",)])
+def test_images_that_the_model_does_not_take_are_said_once(layers):
+    loss = LargeMarginLoss(layers) if layers else CrossEntropyLoss()
+    broken = IMAGES.clone()
+    broken[7, 0, 1, 1] = math.nan
+    (message,) = shown(broken, loss)
+    assert (
+        message == "the images of batch 1 hold NaN or infinity, and so will the weights; repair or drop them."
+    )
+    (message,) = shown((255 * IMAGES).round(), CrossEntropyLoss())
+    assert "the images of batch 1 have values from 0 to 255, and a Classifier takes [0, 1]" in message
+    assert "divide bytes by 255" in message
+
+
+def test_images_with_noise_or_normalised_by_the_caller_are_not_said():
+    assert shown((IMAGES + 0.3).clamp(0, 1.3)) == []
+    assert shown(4 * IMAGES - 1.5) == []
+
+
+def test_probabilities_in_place_of_logits_are_said_once_but_by_squared_error():
+    softmax = nn.Sequential(nn.Linear(16, 10), nn.Softmax(dim=1))
+    (message,) = shown(IMAGES, module=softmax)
+    assert message.startswith(
+        "the logits of batch 1 look like probabilities, at least 0 and of sum 1 in every row"
+    )
+    assert "remove the softmax" in message
+    assert len(shown(IMAGES, SumLoss({"a": CrossEntropyLoss(), "b": SquaredErrorLoss()}), softmax)) == 1
+    assert shown(IMAGES, SquaredErrorLoss(), softmax) == []
+    assert shown(IMAGES, module=nn.Sequential(nn.Linear(16, 10), nn.ReLU())) == []
+    logits = good()
+    assert noted(logits - logits.mean(dim=1, keepdim=True) + 0.1) == []  # of sum 1, but some below 0
 
 
 def test_a_loss_that_explodes_is_said_with_its_numbers():
@@ -179,6 +237,9 @@ def test_the_warning_points_at_the_line_that_called_the_loss():
     loss = CrossEntropyLoss()
     with pytest.warns(TrainingWarning) as caught:
         loss(outputs(torch.full((40, 10), math.nan)), LABELS)
+    assert caught[0].filename == __file__
+    with pytest.warns(TrainingWarning, match="look like probabilities") as caught:
+        CrossEntropyLoss()(outputs(torch.full((40, 10), 0.1)), LABELS)
     assert caught[0].filename == __file__
 
 

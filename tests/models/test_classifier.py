@@ -214,3 +214,44 @@ def test_a_model_compiled_in_place_shows_its_layers():
     outputs = model.outputs(images, ("extractor.1",))
     assert torch.equal(outputs.activations["extractor.1"], expected.activations["extractor.1"])
     assert torch.equal(outputs.logits, expected.logits)
+
+
+@pytest.mark.parametrize("call", [lambda model: model, lambda model: model.outputs], ids=["call", "outputs"])
+@pytest.mark.parametrize("make", [lambda x: x.numpy(), lambda x: x.tolist()], ids=["array", "list"])
+def test_images_that_are_no_tensor_are_refused(images, call, make):
+    kind = type(make(images)).__name__
+    with pytest.raises(
+        TypeError, match=rf"must be a tensor of shape .*; got {kind}.*torch\.as_tensor\(images\)"
+    ):
+        call(small())(make(images))
+
+
+@pytest.mark.parametrize("call", [lambda model: model, lambda model: model.outputs], ids=["call", "outputs"])
+def test_parts_that_do_not_fit_are_one_error_in_words(images, call):
+    with pytest.raises(
+        ValueError, match=r"head must take .* of shape \(5, 48\).*Give its first layer 48 inputs"
+    ):
+        call(Classifier(nn.Flatten(), nn.Linear(44, 2)))(images)
+    inside = nn.Sequential(nn.Linear(48, 8), nn.Linear(9, 2))
+    with pytest.raises(
+        ValueError, match=r"head must take .*Give each layer as many inputs as the one before has"
+    ):
+        call(Classifier(nn.Flatten(), inside))(images)
+    extractors = (nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Sequential(nn.Flatten(), nn.Linear(47, 4)))
+    for extractor in extractors:
+        with pytest.raises(
+            ValueError, match=r"extractor must take images of shape \(5, 3, 4, 4\); torch says: .*made for"
+        ):
+            call(Classifier(extractor, nn.Linear(4, 2)))(images)
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("mine"), RuntimeError("mine")])
+def test_other_errors_of_a_part_stay_what_they_are(images, error):
+    class Failing(nn.Module):
+        def forward(self, images):
+            raise error
+
+    for model in (Classifier(Failing(), nn.Linear(4, 2)), Classifier(nn.Flatten(), Failing())):
+        with pytest.raises(type(error)) as raised:
+            model(images)
+        assert raised.value is error

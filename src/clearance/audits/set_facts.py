@@ -26,11 +26,12 @@ class SetFacts(Audit):
     model is worse on what it learned from: labels of train are wrong, or train is not what it was trained on, or
     test is easier or was trained on. It is 0 where both are all right or all wrong.
 
-    For each ``split``: ``class_imbalance``, images of the largest class over images of the smallest (n counts
-    classes); of colour images ``grey_images``, whose channels differ by at most 2 of 255 levels; where the set was
-    read from a folder ``unreadable_files``, and ``odd_sizes``, pictures with a short side below half the median, or
-    more than twice as long or as wide for their height as the median picture. Exhibits: ``odd_images`` lists the
-    last three by file name, ``class_sizes`` counts the images of each class.
+    For each ``split``: ``class_imbalance``, images of the largest class over images of the smallest that has any (n
+    counts these classes); ``empty_classes``, how many have none, if there are such; of colour images ``grey_images``,
+    whose channels differ by at most 2 of 255 levels; where the set was read from a folder ``unreadable_files``, and
+    ``odd_sizes``, pictures with a short side below half the median, or more than twice as long or as wide for their
+    height as the median picture. Exhibits: ``odd_images`` lists the last four by name, ``class_sizes`` counts the
+    images of each class.
 
     Source of the interval: Newcombe, Statistics in Medicine 17 (1998), method 10.
 
@@ -64,7 +65,9 @@ class SetFacts(Audit):
             "image": [image for found in odd.values() for _, image, _ in found],
             "detail": [detail for found in odd.values() for _, _, detail in found],
         }
-        caption = "Files that cannot be read, pictures of odd sizes, and grey ones among colours."
+        caption = (
+            "Classes without images, unreadable files, pictures of odd sizes, and grey ones among colours."
+        )
         sizes: dict[str, list[Any]] = {"class": list(subject.train.classes)}
         for split, data in sets.items():
             sizes[f"{split} images"] = torch.bincount(data.labels, minlength=data.class_count).tolist()
@@ -90,7 +93,8 @@ class SetFacts(Audit):
 
     def _of_set(self, split: str, data: ImageSet, odd: list[str]) -> Iterator[Measurement]:
         counts = torch.bincount(data.labels, minlength=data.class_count)
-        imbalance = int(counts.max()) / max(int(counts.min()), 1)
+        counts = counts[counts > 0]
+        imbalance = int(counts.max()) / int(counts.min())
         yield Measurement(
             self.name,
             "class_imbalance",
@@ -101,6 +105,8 @@ class SetFacts(Audit):
             context={"split": split},
         )
         kinds = {"grey_images": (GREY, len(data))} if data.shape[0] == 3 else {}
+        if len(counts) < data.class_count:
+            kinds["empty_classes"] = (EMPTY, data.class_count)
         if data.files is not None:
             kinds["unreadable_files"] = (UNREADABLE, len(data) + len(data.files.unreadable))
             kinds["odd_sizes"] = (SIZE, len(data))
@@ -111,10 +117,15 @@ class SetFacts(Audit):
 
 
 UNREADABLE, SIZE, GREY = "cannot be read", "odd size", "grey among colours"
+EMPTY = "class without images"
 
 
 def _odd_images(data: ImageSet) -> Iterator[tuple[str, str, str]]:
-    """What is odd, the image's name, and a detail."""
+    """What is odd, the image's or class's name, and a detail."""
+    counts = torch.bincount(data.labels, minlength=data.class_count).tolist()
+    for name, count in zip(data.classes, counts, strict=True):
+        if count == 0:
+            yield EMPTY, name, ""
     if data.files is not None:
         for name, why in data.files.unreadable:
             yield UNREADABLE, name, why

@@ -139,7 +139,8 @@ class AuditCommand:
         weights_entry: The entry of the checkpoint to load (default: averaged weights, else state_dict or model).
         train: The images that the model was trained on: folder:PATH, npz:PATH or the name of a dataset (see --root). If
             the folder holds train and val (or test), or the dataset has test images, these are used without --test.
-        test: Held-out images of the same classes: folder:PATH, npz:PATH or the name of a dataset. Also --val.
+        test: Held-out images of the same classes: folder:PATH, npz:PATH or the name of a dataset. Also --val. A class
+            may have no image there.
         split: A file that divides the images of --train into training and held-out ones: a CSV file with file names
             and a column "split", or numbers of images in .pt, .npz, .npy or .txt. A single list names the training
             images, or the held-out ones if the file's name says test or val.

@@ -47,6 +47,7 @@ def open_folder(
     preprocessing: Preprocessing | None = None,
     *,
     cache: str | PathLike[str] | None = None,
+    like: ImageSet | None = None,
 ) -> ImageSet:
     """Pictures from ``path/<class>/*.png`` (jpg, jpeg, bmp, gif, webp, ppm), in sorted order.
 
@@ -69,6 +70,8 @@ def open_folder(
             CenterCrop. By default pictures are unchanged, and must have one size.
         cache: Folder for decoded pictures; by default `default_cache`. If it cannot be written or is full, they are
             kept in a temporary folder while they are used.
+        like: A set whose classes these are: if it has a class for every inner folder, a class may have no folder
+            here, or an empty one.
 
     Shapes:
         images (N, 3, H, W).
@@ -89,7 +92,7 @@ def open_folder(
     ...     open_folder(Path(folder, "pets"), Preprocessing(size=8, short_side=9), cache=folder)
     ImageSet('pets', 2 images of shape (3, 8, 8), 2 classes)
     """
-    return _opened(_Listing.of(Path(path)), preprocessing or Preprocessing(), cache)
+    return _opened(_Listing.of(Path(path), like), preprocessing or Preprocessing(), cache)
 
 
 def open_pictures(
@@ -156,12 +159,23 @@ class _Listing:
     name: str
     classes: Sequence[str]
     files: Sequence[tuple[Path, int]]
+    partial: bool = False  # whether a class may have no file
 
     @classmethod
-    def of(cls, root: Path) -> "_Listing":
+    def of(cls, root: Path, like: ImageSet | None = None) -> "_Listing":
         folders = _class_folders(root)
-        files = [(file, label) for label, folder in enumerate(folders) for file in _pictures_in(folder)]
-        return cls(root, visible(root.resolve().name), [visible(folder.name) for folder in folders], files)
+        classes = [visible(folder.name) for folder in folders]
+        partial = like is not None and set(classes) <= set(like.classes)
+        if like is not None and partial:
+            classes = list(like.classes)
+        files = [
+            (file, classes.index(visible(folder.name)))
+            for folder in folders
+            for file in _pictures_in(folder, partial=partial)
+        ]
+        if not files:
+            raise ValueError(f"{root} must hold pictures ({', '.join(_SUFFIXES)}); got none.")
+        return cls(root, visible(root.resolve().name), classes, files, partial)
 
     @classmethod
     def flat(cls, root: Path) -> "_Listing":
@@ -177,7 +191,8 @@ class _Listing:
         if not self.classes:
             return StoredImageSet.of_store(store, self.name, digest, files)
         labels = torch.tensor(facts["labels"])
-        return StoredImageSet(store, labels, tuple(self.classes), self.name, digest, files)
+        classes = tuple(self.classes)
+        return StoredImageSet(store, labels, classes, self.name, digest, files, partial=self.partial)
 
     @property
     def slug(self) -> str:
@@ -285,7 +300,8 @@ def _pixels(
 def _check_no_class_unreadable(
     found: _Listing, labels: Sequence[int], unreadable: Sequence[Sequence[str]]
 ) -> None:
-    empty = [name for label, name in enumerate(found.classes) if label not in set(labels)]
+    listed = {label for _, label in found.files}
+    empty = [found.classes[label] for label in sorted(listed - set(labels)) if found.classes]
     if empty:
         those = [each for each in unreadable if each[0].partition("/")[0] in empty]
         raise ValueError(
@@ -325,13 +341,14 @@ def _class_folders(path: Path) -> list[Path]:
     return folders
 
 
-def _pictures_in(folder: Path) -> list[Path]:
-    """The pictures of one class, in sorted order, at least one."""
+def _pictures_in(folder: Path, *, partial: bool) -> list[Path]:
+    """The pictures of one class, in sorted order; at least one, if the set is not partial."""
     found = sorted(each for each in folder.iterdir() if _is_picture(each))
-    if not found:
+    if not (found or partial):
         raise ValueError(
-            f"every class must have at least one image; got none in {folder} ({', '.join(_SUFFIXES)}); "
-            "add pictures or remove the folder."
+            f"every class must have at least one image; got none in {folder} ({', '.join(_SUFFIXES)}). Add pictures. "
+            "The folder of a class may be empty only among the test images of clearance.audit; for a network that is "
+            "yet to be trained, remove it from both sets."
         )
     return found
 

@@ -22,6 +22,10 @@ from clearance.data.stratified import draw_per_class, draw_stratified
 
 UNLABELLED = "unlabelled"  # the single class of images without labels
 CHUNK = 2**22  # bytes of pixels that are hashed at once: few, because freed memory of larger pieces is kept
+MORE_IMAGES = (
+    "Add images of it. Do not renumber the labels of a trained network: its outputs keep their numbers. Its test "
+    "images may lack a class: give them to clearance.audit as (images, labels), a file or a folder, not as an ImageSet."
+)
 _KEPT: "WeakKeyDictionary[ImageSet, dict[str, list[bytes]]]" = WeakKeyDictionary()
 
 
@@ -283,6 +287,53 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         return draw_stratified(self.labels.cpu(), self.class_count, round(fraction * len(self)), stream)
 
 
+def labelled(
+    images: Tensor,
+    labels: Tensor,
+    names: tuple[str, ...] = (),
+    name: str = "images",
+    like: ImageSet | None = None,
+) -> ImageSet:
+    """Images with labels as a set.
+
+    Args:
+        images: As of ImageSet.
+        labels: As of ImageSet.
+        names: The names of the classes, if known.
+        name: Name of the set.
+        like: A set whose classes these are; some may then have no image here.
+
+    Raises:
+        ValueError: If the parts are not valid for an ImageSet.
+
+    >>> from clearance.data import gaussian_images
+    >>> labelled(torch.zeros(2, 1, 8, 8), torch.tensor([0, 2]), like=gaussian_images(class_count=4))
+    ImageSet('images', 2 images of shape (1, 8, 8), 4 classes)
+    """
+    if labels.ndim == 1:
+        check_equally_long(labels, images)
+    classes = classes_of(labels, names, like)
+    if like is None or classes != like.classes:
+        return ImageSet(images, labels, classes, name=name)
+    check_images(images)
+    check_labels(labels, images, classes)
+    return unchecked(images=images, labels=labels, classes=classes, name=name)
+
+
+def classes_of(labels: Tensor, names: tuple[str, ...], like: ImageSet | None) -> tuple[str, ...]:
+    """The given names, else numbers: those of `like`, if its classes are numbered.
+
+    >>> from clearance.data import gaussian_images
+    >>> classes_of(torch.tensor([2, 1]), (), gaussian_images(class_count=4))
+    ('0', '1', '2', '3')
+    """
+    if names:
+        return names
+    if like is not None and like.classes == tuple(map(str, range(like.class_count))):
+        return like.classes
+    return numbered_classes(labels)
+
+
 def unchecked(**parts: Any) -> ImageSet:
     """An ImageSet without the constructor's checks, for pixels that were checked before or were read as bytes."""
     made = object.__new__(ImageSet)
@@ -346,17 +397,21 @@ def as_labels(labels: object) -> Tensor:
     """
     found = labels.detach() if isinstance(labels, Tensor) else torch.from_numpy(_label_array(labels))
     if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
-        raise ValueError(f"`labels` must be whole numbers; got {found.dtype}; number the classes from 0.")
+        raise ValueError(
+            f"`labels` must be whole numbers; got {found.dtype}; if they are numbers of classes, write labels.long()."
+        )
     return found.long()
 
 
 def _label_array(labels: object) -> NDArray[Any]:
     found = np.asarray(labels)
     if found.dtype.kind not in "iu":
-        raise ValueError(
-            f"`labels` must be whole numbers; got {found.dtype}; number the classes from 0, and give their names as "
-            "`classes`."
+        remedy = (
+            "if they are numbers of classes, write torch.as_tensor(labels).long()"
+            if found.dtype.kind in "fb"
+            else "number the classes from 0, and give their names as `classes`"
         )
+        raise ValueError(f"`labels` must be whole numbers; got {found.dtype}; {remedy}.")
     return found.astype(np.int64)
 
 
@@ -369,8 +424,9 @@ def numbered_classes(labels: Tensor) -> tuple[str, ...]:
     largest = int(labels.max()) if labels.numel() else -1
     if labels.numel() and int(labels.min()) != 0:
         raise ValueError(
-            f"`labels` must be numbered from 0; got {int(labels.min())} .. {largest}. Renumber them, or construct "
-            "ImageSet with the names of all classes."
+            f"`labels` must be numbered from 0; got {int(labels.min())} .. {largest}. Number the classes "
+            "from 0; if class 0 only lacks images, keep the numbers and add one, because a trained network's outputs "
+            "keep theirs."
         )
     if largest >= labels.numel() > 0:
         raise ValueError(
@@ -448,19 +504,29 @@ def check_labels(labels: Tensor, images: Tensor, classes: Sequence[str]) -> None
         raise ValueError(
             f"`labels` must have 1 axis (N,); got shape {tuple(labels.shape)}; one-hot: labels.argmax(1)."
         )
-    if len(labels) != len(images):
-        raise ValueError(
-            f"`images` and `labels` must be equally long; got {len(images)} images and {len(labels)} labels."
-        )
+    check_equally_long(labels, images)
     if labels.device != images.device:
         raise ValueError(
             f"`images` and `labels` must be on one device; got {images.device} and {labels.device}; move one."
         )
+    check_range(labels, classes)
+
+
+def check_range(labels: Tensor, classes: Sequence[str]) -> None:
+    """Raise ValueError unless every label is a class."""
     low, high = (int(end) for end in labels.aminmax())
     if low < 0 or high >= len(classes):
         raise ValueError(
             f"`labels` must lie in 0..{len(classes) - 1} because there are {len(classes)} classes; "
             f"got labels from {low} to {high}; relabel, or name all `classes`."
+        )
+
+
+def check_equally_long(labels: Tensor, images: Tensor) -> None:
+    """Raise ValueError unless there is one label for each image."""
+    if len(labels) != len(images):
+        raise ValueError(
+            f"`images` and `labels` must be equally long; got {len(images)} images and {len(labels)} labels."
         )
 
 
@@ -475,7 +541,7 @@ def check_every_class_present(labels: Tensor, classes: Sequence[str]) -> None:
         shown = ", ".join(map(repr, empty[:5])) + (" ..." if len(empty) > 5 else "")
         raise ValueError(
             f"every class must have at least one image; got none of {shown} ({len(empty)} of {len(classes)} "
-            "classes); remove the class and renumber the labels, or add images."
+            f"classes). {MORE_IMAGES}"
         )
 
 

@@ -21,7 +21,8 @@ from clearance.data.image_set import (
     as_pixels,
     check_images,
     check_pixels,
-    numbered_classes,
+    classes_of,
+    labelled,
     unchecked,
 )
 from clearance.data.npz import read_npz, read_npz_images
@@ -41,6 +42,7 @@ def open_images(
     cache: str | PathLike[str] | None = None,
     name: str | None = None,
     normalised: "tuple[Tensor, Tensor] | None" = None,
+    like: ImageSet | None = None,
 ) -> ImageSet:
     """An ImageSet from any source of images with labels; if it is larger than 1 GiB, it stays on disk.
 
@@ -68,6 +70,8 @@ def open_images(
         name: Name of the set in tables.
         normalised: Mean and standard deviation that tensors, Datasets and loaders were normalised with, one value or
             (C, 1, 1): this is undone, and rounded to whole 255ths where all values are within 0.02 of them.
+        like: The training images of which these are the test images: classes keep their numbers, and one may have no
+            image here. Labels without names are then those of `like`, if it has none either.
 
     Raises:
         FileNotFoundError: If a folder or file does not exist.
@@ -81,16 +85,18 @@ def open_images(
     """
     how = preprocessing or Preprocessing()
     if isinstance(data, str):
-        found = _named(data, how, cache)
+        found = _named(data, how, cache, like)
     elif isinstance(data, ImageSet):
         found = data
     elif isinstance(data, tuple) and len(data) == 2:
-        found = _from_pair(data[0] if normalised is None else unnormalised(data[0], *normalised), data[1])
+        found = _from_pair(
+            data[0] if normalised is None else unnormalised(data[0], *normalised), data[1], like
+        )
     else:
         items, classes = _items(data)
         if normalised is not None:
             items = ((unnormalised(image, *normalised), label) for image, label in items)
-        found = _read(items, how, classes)
+        found = _read(items, how, classes, like)
     return found if name is None else found._derived(name=name)
 
 
@@ -150,13 +156,12 @@ def unnormalised(images: Any, mean: Tensor, std: Tensor) -> Any:
     return levels / 255 if bool((255 * found - levels).abs().max() < _ROUNDING) else found
 
 
-def _from_pair(images: Any, labels: Any) -> ImageSet:
+def _from_pair(images: Any, labels: Any, like: ImageSet | None) -> ImageSet:
     if not isinstance(images, (Tensor, np.ndarray)):
         raise ValueError(  # noqa: TRY004 - bad input is a ValueError everywhere in this library
             f"`images` must be a tensor or a NumPy array; got {type(images).__name__}; stack them first."
         )
-    found = as_labels(labels)
-    return ImageSet(as_pixels(images), found, numbered_classes(found))
+    return labelled(as_pixels(images), as_labels(labels), like=like)
 
 
 def _check_array(image: Any, place: int) -> None:
@@ -168,12 +173,14 @@ def _check_array(image: Any, place: int) -> None:
         )
 
 
-def _named(data: str, how: Preprocessing, cache: str | PathLike[str] | None) -> ImageSet:
+def _named(
+    data: str, how: Preprocessing, cache: str | PathLike[str] | None, like: ImageSet | None
+) -> ImageSet:
     kind, _, path = data.partition(":")
     if kind == "folder" and path:
-        return open_folder(Path(path).expanduser(), how, cache=cache)
+        return open_folder(Path(path).expanduser(), how, cache=cache, like=like)
     if kind == "npz" and path:
-        found = read_npz(Path(path).expanduser())
+        found = read_npz(Path(path).expanduser(), like=like)
         if how.size is not None and found.shape[1:] != (how.size, how.size):
             raise ValueError(
                 f"images of an .npz file are not resized and must have `size` {how.size}; got "
@@ -296,12 +303,16 @@ def _unbatched(images: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
     return zip(images, labels, strict=True)
 
 
-def _read(items: Iterator[tuple[Any, Any]], how: Preprocessing, classes: tuple[str, ...]) -> ImageSet:
+def _read(
+    items: Iterator[tuple[Any, Any]], how: Preprocessing, names: tuple[str, ...], like: ImageSet | None
+) -> ImageSet:
     def kept(folder: Path) -> StoredImageSet:
         labels: list[Tensor] = []
         store = write_pixels(folder / "images.pixels", _pixels(items, how, labels))
         found = as_labels(torch.stack(labels))
-        return StoredImageSet(store, found, classes or numbered_classes(found))
+        classes = classes_of(found, names, like)
+        partial = like is not None and classes == like.classes
+        return StoredImageSet(store, found, classes, partial=partial)
 
     return while_used(kept)
 

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearance.data.image_set import ImageSet, as_labels, as_pixels, numbered_classes
+from clearance.data.image_set import ImageSet, as_labels, as_pixels, labelled
 
 _NAMES = {"images": ("images", "x"), "labels": ("labels", "y")}
 
 
-def read_npz(path: str | PathLike[str]) -> ImageSet:
+def read_npz(path: str | PathLike[str], *, like: ImageSet | None = None) -> ImageSet:
     """Images and labels from a ``.npz`` file, as numpy.savez writes it.
 
     The arrays are `images` (or `x`) and `labels` (or `y`), and optionally `classes`, the names as strings.
@@ -27,7 +27,8 @@ def read_npz(path: str | PathLike[str]) -> ImageSet:
     255; floats are (N, C, H, W) and must lie in [0, 1]; three axes are grey (N, H, W) in either type.
     Pickled arrays are refused, and so are arrays that claim more than the archive holds or this machine has memory.
 
-    The file's name without ``.npz`` becomes the name of the set.
+    The file's name without ``.npz`` becomes the name of the set. If `like` is given, these are its classes, and some may
+    have no image here.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -45,8 +46,7 @@ def read_npz(path: str | PathLike[str]) -> ImageSet:
     images, labels = (_named(arrays, kind, path) for kind in _NAMES)
     classes = tuple(str(name) for name in arrays["classes"].ravel()) if "classes" in arrays else ()
     with _naming(path):
-        found = as_labels(labels)
-        return ImageSet(as_pixels(images), found, classes or numbered_classes(found), name=path.stem)
+        return labelled(as_pixels(images), as_labels(labels), classes, path.stem, like)
 
 
 def read_npz_images(path: str | PathLike[str]) -> Tensor:

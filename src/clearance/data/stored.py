@@ -24,6 +24,7 @@ from clearance.data.image_set import (
     check_classes,
     check_every_class_present,
     check_indices,
+    check_range,
     digest_of,
     unchecked,
 )
@@ -77,6 +78,7 @@ class StoredImageSet(ImageSet):
         name: Name of the set in tables.
         digest: The value of `digest`, if it is already known.
         files: The files of the images, where they were read from a folder.
+        partial: Whether a class may have no image.
 
     Raises:
         ValueError: If labels and images differ in number, or a class has no image.
@@ -104,9 +106,13 @@ class StoredImageSet(ImageSet):
         name: str = "images",
         digest: str | None = None,
         files: PictureFiles | None = None,
+        *,
+        partial: bool = False,
     ) -> None:
         check_classes(classes)
-        check_every_class_present(labels, classes)
+        check_range(labels, classes)
+        if not partial:
+            check_every_class_present(labels, classes)
         if len(labels) != store.count:
             raise ValueError(
                 f"`labels` must hold one label per stored image; got {len(labels)} labels and {store.count} images."

@@ -88,7 +88,8 @@ def audit(
         model: A Classifier; make one of any ``nn.Module`` with :func:`clearance.wrap`.
         train: The images that it was trained on: an ImageSet, (images, labels), a map-style Dataset, a DataLoader, a
             Hugging Face dataset, ``"folder:PATH"`` or ``"npz:PATH"``; see :func:`clearance.data.open_images`.
-        test: Held-out images with the same classes.
+        test: Held-out images with the same classes, labels with the same numbers. A class may have no image there: a
+            warning names it, and what needs it is not measured.
         unknown: Out-of-distribution images of the same size as `test`, with or without labels: a folder of pictures, a
             tensor, the name of a dataset or anything that `test` may be. The audits `out_of_distribution` and
             `likelihood` use them.
@@ -257,9 +258,11 @@ class InMemory:
         """Open the images and resolve the audits."""
         how = self.model.preprocessing
         done = (self.model.mean, self.model.std) if self.normalised else None
-        train, test = (open_images(given, how, normalised=done) for given in (self.train, self.test))
+        train = open_images(self.train, how, normalised=done)
+        test = open_images(self.test, how, normalised=done, like=train)
         data = RunData(train, test)
         check_held_out(data)
+        warn_of_absent(test)
         check_logits(_first_logits(self.model, data.test), data.test.class_count)
         model = in_order_of(data.test.classes, self.model, few_images(data.test, device_of(self.model)))
         others = None if self.unknown is None else unknown_images(self.unknown, data.test, normalised=done)
@@ -416,6 +419,25 @@ def check_held_out(data: RunData) -> None:
         warnings.warn(
             f"{shared} of {len(data.test)} test images are among the training images, pixel for pixel: "
             "results on them say nothing about new images. Remove them from one of the two.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_absent(test: ImageSet) -> None:
+    """Warn of classes without a test image.
+
+    Warns:
+        UserWarning: If there are such classes.
+    """
+    counts = torch.bincount(test.labels, minlength=test.class_count).tolist()
+    absent = [name for name, count in zip(test.classes, counts, strict=True) if count == 0]
+    if absent:
+        shown = ", ".join(map(repr, absent[:5])) + (" ..." if len(absent) > 5 else "")
+        warnings.warn(
+            f"`test` has no image of {len(absent)} of the {test.class_count} classes, {shown}: nothing is known of "
+            "them, and some audits need every class. Labels must be the numbers of the model's outputs; add images if "
+            "there are some.",
             UserWarning,
             stacklevel=3,
         )

@@ -63,6 +63,7 @@ def open_split(
     *,
     cache: str | PathLike[str] | None = None,
     root: str | Path | None = None,
+    like: ImageSet | None = None,
 ) -> ImageSet:
     """All images of a folder or file, or one split of a dataset given by name.
 
@@ -73,6 +74,7 @@ def open_split(
         preprocessing: Applied to a folder's pictures; arrays must already have its size.
         cache: Folder for the decoded pictures of a folder.
         root: The folder that holds the files of a named dataset.
+        like: The training images, if these are test images; see :func:`clearance.data.open_images`.
 
     Raises:
         ValueError: If the dataset is unknown, `root` is missing, or the images do not have `preprocessing`'s size.
@@ -82,7 +84,7 @@ def open_split(
     ImageSet('digits', 497 images of shape (1, 8, 8), 10 classes)
     """
     if ":" in given:
-        return open_images(given, preprocessing, cache=cache)
+        return open_images(given, preprocessing, cache=cache, like=like)
     check_not_a_path(option, given)
     found = load_dataset(given, split, root)
     side = None if preprocessing is None else preprocessing.size

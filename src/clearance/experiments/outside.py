@@ -27,6 +27,7 @@ from clearance.experiments.audit import (
     Target,
     check_held_out,
     fewer_where_costly,
+    warn_of_absent,
 )
 from clearance.experiments.audit_plan import OTHER, SOURCE, AuditPlan, Settings, unknown_images
 from clearance.experiments.build import RunData
@@ -127,7 +128,7 @@ class OutsideModel:
         _check_unknown(self)
         module, how = _module(self, say)
         how = _preprocessing(self, how)
-        say(f"preprocessing: {how}")
+        say(f"preprocessing: {self._applied(how)}")
         cache = default_cache() if self.cache is None else self.cache
         with _warnings_to(say):
             train, test = _sets(self, how, cache)
@@ -135,6 +136,7 @@ class OutsideModel:
                 train, test = in_colour(train), in_colour(test)
             data = RunData(train, _named(test))
             check_held_out(data)
+            warn_of_absent(data.test)
             unknown = _unknown(self, data, how, cache)
         model, outputs = _classifier(self, module, how, data.test, say)
         fewer = fewer_where_costly(model, data.test, audits, say) if COSTLY in names else {}
@@ -148,6 +150,11 @@ class OutsideModel:
         # what a black box answers is not known by its weights
         kept = None if self.black_box else FeatureCache(cache)
         return Target(model, data, chosen, request.seed or 0, self.name, facts=facts, cache=kept)
+
+    def _applied(self, how: Preprocessing) -> Preprocessing:
+        """What is done to these images: only folders are resized."""
+        folders = any(str(given).startswith("folder:") for given in (self.train, self.test))
+        return how if folders else dataclasses.replace(how, size=None, short_side=None)
 
     def settings(self, how: Preprocessing) -> dict[str, Any]:
         """The settings for the report, without folders of this machine."""
@@ -277,16 +284,20 @@ def _check_unknown(outside: OutsideModel) -> None:
 def _sets(outside: OutsideModel, how: Preprocessing, cache: Path) -> tuple[ImageSet, ImageSet]:
     """The training images and the held-out ones."""
 
-    def opened(option: str, given: str) -> ImageSet:
-        return open_split(option, given, option, how, cache=cache, root=outside.root)
+    def opened(option: str, given: str, like: ImageSet | None = None) -> ImageSet:
+        return open_split(option, given, option, how, cache=cache, root=outside.root, like=like)
+
+    def both(train: str, test: str) -> tuple[ImageSet, ImageSet]:
+        images = opened("train", train)
+        return images, opened("test", test, images)
 
     if outside.split is not None:
         train, test = read_split(outside.split, opened("train", outside.train))
-        return train, test if outside.test is None else opened("test", outside.test)
+        return train, test if outside.test is None else opened("test", outside.test, train)
     if outside.test is not None:
-        return opened("train", outside.train), opened("test", outside.test)
+        return both(outside.train, outside.test)
     if ":" not in outside.train:
-        return opened("train", outside.train), opened("test", outside.train)
+        return both(outside.train, outside.train)
     kind, _, path = outside.train.partition(":")
     held_out = held_out_folder(Path(path).expanduser()) if kind == "folder" else None
     if held_out is None:
@@ -294,7 +305,7 @@ def _sets(outside: OutsideModel, how: Preprocessing, cache: Path) -> tuple[Image
             f"`test` must be given: no held-out images were found in {outside.train}. Give --test (or --val), or "
             "--split, a file that divides the images of --train."
         )
-    return opened("train", f"folder:{held_out.with_name('train')}"), opened("test", f"folder:{held_out}")
+    return both(f"folder:{held_out.with_name('train')}", f"folder:{held_out}")
 
 
 def _takes_colour(module: Any, how: Preprocessing) -> bool:

@@ -119,6 +119,7 @@ class Values:
         statistic: How the number follows from those of images.
         without_number: What of it is NaN, in words.
         context: The settings that it was measured with.
+        missing: Which exhibits of the report could not be read, in words.
     """
 
     seeds: Mapping[int, float]
@@ -128,6 +129,7 @@ class Values:
     unit: str = ""
     without_number: str = ""
     context: Mapping[str, Any] = field(default_factory=dict)
+    missing: str = ""
 
 
 def values_of(report: Report, quantity: Quantity, method: str | None = None) -> Values:
@@ -164,6 +166,7 @@ def values_of(report: Report, quantity: Quantity, method: str | None = None) -> 
         found[0][1].unit if found else "",
         _without_number([one.value for _, one in found], [shown.columns["value"] for _, shown in kept]),
         dict(settings(found[0][1].context)) if found else {},
+        report.missing,
     )
 
 
@@ -466,6 +469,8 @@ def _why_not(tolerance: Tolerance, last: Values, now: Values, common: int) -> st
         return "a share can only be taken of numbers above 0"
     if last.images and now.images:
         images = "the reports are of different images, or measured them in different ways"
+    elif missing := [found.missing for found in (last, now) if found.missing and not found.images]:
+        images = f"{' and '.join(dict.fromkeys(missing))}, so that numbers of single images are not known"
     else:
         images = "the reports keep no numbers of single images for it"
     return f"{images}, and have {common} seed{'' if common == 1 else 's'} in common; 2 are needed"

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -24,6 +25,8 @@ _SAME = 1 / 3, 1.5  # times the first batch's spread
 _STILL = 0.09  # share by which the logits' mean has moved
 _SHRUNK = 0.005  # spread of logits over a batch, as a share of the largest so far; many recover from 0.01
 _GROWN = 20.0  # times the first batch's loss, or guessing's
+_BRIGHT = 2.0  # from here on images were not meant to lie in [0, 1], if they have no negative values
+_ROUNDING = 0.01  # of the sum of probabilities in a low precision
 _CLASSIFIES = 0.15  # share of a batch that is right beyond that of its largest class
 
 
@@ -60,6 +63,7 @@ class Loss(nn.Module):
     _still = (
         0.004  # see `TrainingWatch`, "not begun"; more for a loss that moves the mean of all logits faster
     )
+    _takes_probabilities = False  # whether it also makes sense after a softmax
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         """Call ``forward`` with (outputs, labels), (logits, labels) or (features, logits, labels); watch for failures.
@@ -72,6 +76,8 @@ class Loss(nn.Module):
         """
         if given and isinstance(given[0], Tensor):
             given = _gathered(*given, *(named.pop("labels") for _ in range("labels" in named)))
+        elif given and not isinstance(given[0], Outputs):
+            _check_outputs(given[0])
         terms = super().__call__(*given, **named)
         if not isinstance(terms, LossTerms):
             raise TypeError(
@@ -88,7 +94,9 @@ class Loss(nn.Module):
     @property
     def _watch(self) -> "TrainingWatch":
         """Made on first use, because a subclass need not call our ``__init__``."""
-        watch: TrainingWatch = self.__dict__.setdefault("_watch_of_this", TrainingWatch(self._still))
+        watch: TrainingWatch = self.__dict__.setdefault(
+            "_watch_of_this", TrainingWatch(self._still, takes_probabilities=self._takes_probabilities)
+        )
         return watch
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
@@ -114,12 +122,27 @@ def _gathered(*tensors: Tensor) -> tuple[Outputs, Tensor]:
     return GivenOutputs(logits, *features), labels
 
 
+def _check_outputs(given: object) -> None:
+    """Raise TypeError for what stands in place of outputs and has no logits."""
+    if isinstance(given, type) or not isinstance(getattr(given, "logits", None), Tensor):
+        remedy = "Give one of these."
+        if isinstance(given, nn.Module):
+            remedy = "Call it first: loss(model(images), labels)."
+        elif isinstance(given, np.ndarray):
+            remedy = "An array has no graph: give the tensor that it was made from."
+        raise TypeError(
+            "a loss must be called with (model.outputs(images, loss.layers), labels), or with tensors, (logits, "
+            f"labels) or (features, logits, labels); got {type(given).__name__} first. {remedy}"
+        )
+
+
 def check_labels(logits: Tensor, labels: Tensor) -> None:
     """Check that labels hold one class for every sample of logits (B, C), or (K, B, C) of several heads.
 
     Raises:
-        TypeError: If they are not int64.
-        ValueError: If labels and samples differ in number, there is none, or a label is not a class.
+        TypeError: If they are not an int64 tensor.
+        ValueError: If logits have another shape, labels and samples differ in number, there is none, or a label is no
+            class.
 
     >>> import torch
     >>> check_labels(torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64))
@@ -127,6 +150,10 @@ def check_labels(logits: Tensor, labels: Tensor) -> None:
         ...
     ValueError: a batch must hold at least 1 sample, because its loss is a mean; got none.
     """
+    if logits.ndim < 2:
+        raise ValueError(
+            f"logits must have shape (B, C); got {tuple(logits.shape)}. The order is (logits, labels)."
+        )
     samples, classes = logits.shape[-2:]
     check_class_numbers(labels, samples, classes)
     if samples == 0:
@@ -150,7 +177,10 @@ class TrainingWatch:
 
     A batch is judged by the cross-entropy of its logits, whatever the loss, in units of log C, that of guessing:
 
-    - *not finite*: a loss or a logit is NaN or infinite;
+    - *not finite*: a loss or a logit is NaN or infinite, but no pixel is; in the first batch the start is to blame;
+    - *images*, where ``model.outputs`` gave them: one is NaN or infinite; or all values are at least 0 and one is above
+      2, as in bytes, where the model takes [0, 1];
+    - *probabilities*: all logits are at least 0, and in every row their sum is 1;
     - *exploded*: from batch 10 on, the loss is above 20 times that of the first batch and 20 log C; or it is above that
       of the first batch, and cross-entropy is above 4 log C, above 12, and above four times that of the first batch;
       or, at two checks in a row, it is above 1.5 log C and 1.5 times that of the first batch, and the share of right
@@ -175,13 +205,14 @@ class TrainingWatch:
     Args:
         still: 0.004, 0.01 for Gaussian mixtures and 0.02 for large margins, which move the logits' mean faster. From
             980 runs of random networks (``tests/training/test_stability.py``).
+        takes_probabilities: Whether probabilities are no fault, as for squared errors.
 
     >>> watch, labels = TrainingWatch(), torch.arange(10)
     >>> def batch(logits):
     ...     return Outputs(torch.zeros(10, 2), logits, torch.nn.Identity())
     >>> loss = LossTerms({"cross_entropy": torch.tensor(2.3)})
     >>> for _ in range(9):
-    ...     watch.note(batch(torch.eye(10)), labels, loss)
+    ...     watch.note(batch(2 * torch.eye(10)), labels, loss)
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     watch.note(batch(-100 * torch.eye(10)), labels, LossTerms({"cross_entropy": torch.tensor(100.0)}))
@@ -189,9 +220,10 @@ class TrainingWatch:
     True
     """
 
-    def __init__(self, still: float = Loss._still) -> None:
+    def __init__(self, still: float = Loss._still, *, takes_probabilities: bool = False) -> None:
         self.batches = 0
         self._still = still
+        self._takes_probabilities = takes_probabilities
         self._first: tuple[float, float, float] | None = (
             None  # the first batch's cross-entropy, loss and spread
         )
@@ -208,10 +240,12 @@ class TrainingWatch:
         """
         self.batches += 1
         if self.batches in _EARLY or self.batches % _EVERY == 0:
-            self._check(outputs.logits.detach(), labels, loss.total.detach())
+            self._check(
+                outputs.logits.detach(), labels, loss.total.detach(), getattr(outputs, "images", None)
+            )
 
     @torch.no_grad()
-    def _check(self, logits: Tensor, labels: Tensor, total: Tensor) -> None:
+    def _check(self, logits: Tensor, labels: Tensor, total: Tensor, images: Tensor | None) -> None:
         samples, classes = logits.shape[-2:]
         if samples < 8 or classes < 2 or labels.shape != (samples,) or labels.is_floating_point():
             return
@@ -228,10 +262,36 @@ class TrainingWatch:
             self._first_mean = mean
         moved = (mean - self._first_mean).norm() / self._first_mean.norm()
         apart = spread / mean.square().mean().sqrt()
-        seen = torch.stack(
-            [one.double() for one in (total, entropy, right, chosen, own, spread, moved, apart)]
-        ).tolist()
-        self._judge(math.log(classes), *seen)
+        least, off = heads.amin(), (heads.sum(dim=-1) - 1).abs().amax()
+        darkest, brightest = (
+            (spread, spread) if images is None else torch.aminmax(images.detach())
+        )  # NaN if any is
+        *judged, least, off, darkest, brightest = torch.stack([
+            one.double().to(logits.device)
+            for one in (total, entropy, right, chosen, own, spread, moved, apart, least, off, darkest, brightest)
+        ]).tolist()  # fmt: skip
+        probabilities = least >= 0 and off < _ROUNDING and not self._takes_probabilities
+        ends = None if images is None else (darkest, brightest)
+        if self._takes(ends, probabilities=probabilities):
+            self._judge(math.log(classes), *judged)
+
+    def _takes(self, ends: tuple[float, float] | None, *, probabilities: bool) -> bool:
+        """Whether the images, with values between these ends, are finite; else nothing follows from the loss."""
+        if ends is not None and not all(map(math.isfinite, ends)):
+            self._say("images", "hold NaN or infinity, and so will the weights; repair or drop them")
+            return False
+        if ends is not None and ends[0] >= 0 and ends[1] > _BRIGHT:
+            self._say(
+                "images",
+                f"have values from {ends[0]:.3g} to {ends[1]:.4g}, and a Classifier takes [0, 1]; divide bytes by 255",
+            )
+        if probabilities:
+            self._say(
+                "logits",
+                "look like probabilities, at least 0 and of sum 1 in every row, and a softmax of these hardly learns; "
+                "remove the softmax that made them",
+            )
+        return True
 
     def _judge(
         self,
@@ -285,16 +345,26 @@ class TrainingWatch:
         if cause in self._warned:
             return
         self._warned.add(cause)
+        if cause == "not finite" and self.batches == 1:
+            self._warning(
+                f"training begins without numbers, in the first batch of this loss: {seen}; look for NaN, infinity or "
+                "huge values in the images and in the first weights."
+            )
+            return
         remedy = {
             "not begun": "the network answers all images alike, and the learning rate is probably too small to change "
             "that soon; raise it, or put normalisation between the layers",
             "stalled": "the learning rate is probably too small or too large; check also that labels belong to images",
         }.get(cause, "the learning rate is probably too large; lower it, or clip the gradient's norm")
-        warnings.warn(
-            f"training has {_SAID[cause]} after {self.batches} batches: {seen}; {remedy}.",
-            TrainingWarning,
-            stacklevel=7,
-        )
+        self._warning(f"training has {_SAID[cause]} after {self.batches} batches: {seen}; {remedy}.")
+
+    def _say(self, what: str, fault: str) -> None:
+        if what not in self._warned:
+            self._warned.add(what)
+            self._warning(f"the {what} of batch {self.batches} {fault}.")
+
+    def _warning(self, text: str) -> None:
+        warnings.warn(text, TrainingWarning, stacklevel=8)
 
 
 _SAID = {

@@ -284,9 +284,11 @@ def _tensor_at(outputs: Outputs, name: str) -> Tensor:
 
 def _captured(outputs: Outputs, name: str) -> Tensor:
     if name not in outputs.activations:
+        held = ", ".join(map(repr, outputs.activations)) or "none"
+        got = "tensors alone" if isinstance(outputs, GivenOutputs) else f"the activations {held}"
         raise ValueError(
-            f"`outputs` must hold the activation of layer {name!r}; got {list(outputs.activations)}. "
-            "Use model.outputs(images, loss.layers)."
+            f"`outputs` must hold the activation of layer {name!r}; got {got}. Call the loss with "
+            "model.outputs(images, loss.layers), labels."
         )
     return outputs.activations[name]
 

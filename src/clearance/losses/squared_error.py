@@ -35,6 +35,7 @@ class SquaredErrorLoss(Loss):
     """
 
     reads_logits_only = True
+    _takes_probabilities = True  # then it is the Brier score
     sample_loss = staticmethod(squared_error)
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:

@@ -1,5 +1,6 @@
 """A classifier in two parts, extractor and head, that takes images in [0, 1]."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -110,8 +111,9 @@ class Classifier(nn.Module):
         images (B, C, H, W) in [0, 1]; features (B, D); logits (B, C).
 
     Raises:
-        TypeError: If images are whole numbers.
-        ValueError: If `std` is not above 0, channels do not fit, or features are not of shape (B, D).
+        TypeError: If images are no tensor, or whole numbers.
+        ValueError: If `std` is not above 0, images do not fit the extractor or features the head, or features are
+            not of shape (B, D).
 
     >>> model = Classifier(nn.Flatten(), nn.Linear(16, 3), mean=0.5, std=0.5)
     >>> images = torch.rand(2, 1, 4, 4)
@@ -151,7 +153,9 @@ class Classifier(nn.Module):
             raise ValueError(
                 f"images must have {channels} channels, as `mean` and `std` do; got {images.shape[1]}."
             )
-        features = self.extractor(in_precision_of(self, (images - self.mean) / self.std))
+        features: Tensor = _asked(
+            self.extractor, in_precision_of(self, (images - self.mean) / self.std), images
+        )
         if features.ndim != 2:
             raise ValueError(
                 f"the extractor must return features of shape (B, D); got {tuple(features.shape)}. "
@@ -164,7 +168,7 @@ class Classifier(nn.Module):
     ) -> Tensor | Outputs:
         """Logits for images in [0, 1], shape (B, C); with `layers`, also an empty list, or `head`: as `outputs`."""
         if layers is None and head is None:
-            return self.head(self.features(images))
+            return _asked(self.head, self.features(images))
         return self._recorded(images, layers or (), head)
 
     def outputs(self, images: Tensor, layers: Sequence[str] = (), head: Head | None = None) -> Outputs:
@@ -207,14 +211,53 @@ class Classifier(nn.Module):
         with recorded_activations(self, hidden) as recorded:
             features = self.features(images)
             reader = self.head if head is None else head
-            logits = head_logits(reader, features)
+            logits = _asked(partial(head_logits, reader), features)
         activations.update(recorded)
-        return Outputs(features, logits, reader, activations, again)
+        return Outputs(features, logits, reader, activations, again, images)
 
     def _again(self, images: Tensor, layers: Sequence[str], head: Head | None) -> Outputs:
         """The same outputs with a graph, which starts at the images."""
         torch.clear_autocast_cache()  # of weights that were cast without a graph
         return self.outputs(images.clone() if images.is_inference() else images, [*layers, "input"], head)
+
+
+class UnfitError(ValueError, RuntimeError):
+    """Images do not fit the extractor, or features the head: torch's RuntimeError in words."""
+
+
+_UNFIT = re.compile(
+    r"shapes cannot be multiplied|expected input\[.*\] to have \d+ channels|running_mean should contain"
+)
+
+
+def _asked(part: Head, given: Tensor, images: Tensor | None = None) -> Tensor:
+    """What the head gives for features, or the extractor for normalised images.
+
+    Args:
+        part: One of the two.
+        given: Its input.
+        images: The images, if it is the extractor.
+
+    Raises:
+        UnfitError: If torch says that shapes do not fit.
+    """
+    if torch.compiler.is_compiling():
+        return part(given)
+    try:
+        return part(given)
+    except RuntimeError as error:
+        said = " ".join(str(error).split())
+        if isinstance(error, UnfitError) or not _UNFIT.search(said):
+            raise
+        if images is None:
+            what = f"the head must take the extractor's features, of shape {tuple(given.shape)}"
+            remedy = "Give each layer as many inputs as the one before has outputs."
+            if f"x{given.shape[-1]} and" in said:
+                remedy = f"Give its first layer {given.shape[-1]} inputs."
+        else:
+            what = f"the extractor must take images of shape {tuple(images.shape)}"
+            remedy = "Give images of the channels and size that it was made for, or make it for these."
+        raise UnfitError(f"{what}; torch says: {said.rstrip('.')}. {remedy}") from error
 
 
 _PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -231,6 +274,11 @@ def in_precision_of(module: nn.Module, images: Tensor) -> Tensor:
 
 
 def _check_floating(images: Tensor) -> None:
+    if not isinstance(images, Tensor):
+        raise TypeError(
+            f"images must be a tensor of shape (B, C, H, W) in [0, 1]; got {type(images).__name__}. Arrays: "
+            "torch.as_tensor(images)."
+        )
     if not images.is_floating_point():
         raise TypeError(f"images must be floating point in [0, 1]; got {images.dtype}. Divide bytes by 255.")
 

@@ -52,6 +52,7 @@ class Report:
         records: Every measurement: a tuple, or one whose runs lie on a shelf.
         exhibits: Every exhibit.
         runs: How each training ended.
+        missing: Which of its exhibits could not be read, in words; empty if all were.
 
     Raises:
         ValueError: One quantity was recorded twice for the same dataset, method and seed.
@@ -67,6 +68,7 @@ class Report:
     records: Sequence[Record] = ()
     exhibits: tuple[ExhibitRecord, ...] = ()
     runs: tuple[RunNote, ...] = field(default=())
+    missing: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         for name in ("recipe", "versions", "command", "created", "records", "exhibits", "runs"):
@@ -190,6 +192,7 @@ def load_report(directory: str | os.PathLike[str], *, exhibits: bool = True) -> 
                 if exhibits or not _is_ours(name) or (folder / name).is_file()
             ),
             runs=tuple(RunNote.from_json(row) for row in checked(rows, "runs", list)),
+            missing="" if exhibits else _missing(path, checked(rows, "exhibits", list)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
@@ -328,6 +331,14 @@ def _exhibit(folder: Path, name: str) -> ExhibitRecord:
         return ExhibitRecord.from_json(_parsed(folder / name))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+def _missing(path: Path, names: Sequence[Any]) -> str:
+    """Which of a report's exhibits do not exist, in words."""
+    count = sum(_is_ours(name) and not (path.parent / name).is_file() for name in names)
+    if count and not (path.parent / FOLDER).is_dir():
+        return f"there is no folder {FOLDER} beside {path}"
+    return f"{count} of its {len(names)} exhibits are missing beside {path}" if count else ""
 
 
 def _is_ours(name: Any) -> bool:

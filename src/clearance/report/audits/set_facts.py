@@ -15,6 +15,7 @@ IMBALANCED = 10  # times: from here on it is said
 LOST = 0.01  # share of files that cannot be read from which on it is an alarm
 LINES = 20
 WORDS = {
+    "empty_classes": "classes of {} have no image",
     "unreadable_files": "files of {} cannot be read",
     "odd_sizes": "pictures of {} have an odd size",
     "grey_images": "images of {} are grey among colours",
@@ -97,9 +98,15 @@ PAGE = AuditPage(
         ),
         "class_imbalance": Term(
             "Class imbalance",
-            "Images of the largest class over images of the smallest.",
+            "Images of the largest class over images of the smallest that has any.",
             "1 is balanced. From about 10 on, look at the errors of small classes one by one.",
             "It says nothing of how hard the classes are.",
+        ),
+        "empty_classes": Term(
+            "Classes without images",
+            "Classes of which the set has no image.",
+            "Nothing is known of these classes: their recall is not measured.",
+            "A class may be left out on purpose.",
         ),
         "grey_images": Term(
             "Grey images among colours",
