@@ -209,11 +209,13 @@ def _pictures(suspects: Exhibit, sets: dict[str, ImageSet]) -> tuple[Exhibit, ..
     if not first:
         return ()
     images = torch.cat([sets[split].batch(torch.tensor([row]))[0].cpu() for split, row, *_ in first])
+    split, _, file, given, other = (list(column) for column in zip(*first, strict=True))
     shown = {
         "image": picture_pixels(images),
-        "label": [
-            f"{split} {image}\ngiven {given}\nlooks like {other}" for split, _, image, given, other in first
-        ],
+        "set": split,
+        "file": file,
+        "given": given,
+        "looks like": other,
     }
     caption = "The surest suspects: the given label, and the class that the image looks like."
     return (Exhibit(suspects.audit, "pictures", "images", shown, caption),)

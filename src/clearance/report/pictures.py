@@ -88,10 +88,10 @@ def as_image(pixels: Any) -> str:
 
 
 def labelled_shots(record: ExhibitRecord) -> list[Shot]:
-    """The images of an exhibit of kind ``"images"``, each with the lines of its label."""
+    """The images of an exhibit of kind ``"images"``, each with its label."""
     columns = record.exhibit.columns
     return [
-        Shot(as_image(image), tuple(str(label).splitlines()))
+        Shot(as_image(image), (str(label),))
         for image, label in zip(columns["image"], columns["label"], strict=True)
     ]
 

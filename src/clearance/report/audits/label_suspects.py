@@ -8,7 +8,7 @@ from clearance.records.store import table_file
 from clearance.report.audit_page import AuditPage, Finding, Section, Term, with_ends
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
-from clearance.report.pictures import Gallery, firsts, labelled_shots, table_of
+from clearance.report.pictures import Gallery, Shot, as_image, firsts, table_of
 from clearance.report.tables import Compact, Line
 
 AUDIT = "label_suspects"
@@ -32,7 +32,7 @@ def labels_findings(findings: Findings) -> list[Finding]:
         return []
     todo = f"Look at them, surest first, and correct the labels: {table_of(findings, AUDIT, 'suspects')}."
     shown = [
-        Gallery("The surest suspects", labelled_shots(record)[:ON_FIRST_SCREEN], folded=True)
+        Gallery("The surest suspects", _shots(record)[:ON_FIRST_SCREEN], folded=True)
         for record in firsts(findings, AUDIT, "pictures").values()
     ]
     said, alarm = Markup(""), False
@@ -99,10 +99,20 @@ def labels_section(findings: Findings) -> Section | None:
         if next(iter(record.exhibit.columns.values()))
     ]
     pictures = [
-        Gallery("The surest suspects", labelled_shots(record))
+        Gallery("The surest suspects", _shots(record))
         for record in firsts(findings, AUDIT, "pictures").values()
     ]
     return Section(PAGE.title, [_TEXT], [*tables, *pictures])
+
+
+def _shots(record: ExhibitRecord) -> list[Shot]:
+    """The images, each with its set and name, its label and what it looks like."""
+    columns = record.exhibit.columns
+    rows = zip(*(columns[name] for name in ("image", "set", "file", "given", "looks like")), strict=True)
+    return [
+        Shot(as_image(image), (f"{split} {file}", f"given {given}", f"looks like {other}"))
+        for image, split, file, given, other in rows
+    ]
 
 
 _TEXT = (
