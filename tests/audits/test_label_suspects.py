@@ -104,6 +104,24 @@ def test_below_a_picture_are_its_name_its_label_and_what_it_looks_like(card):
     assert {len(words) for words in shown} == {3}
 
 
+def test_what_is_listed_is_what_is_counted_everywhere(card, flipped):
+    (dataset,) = datasets(card.report)
+    (finding,) = all_findings(Findings(card.report, dataset))
+    listed = card.table("label_suspects", "suspects")
+    assert finding.said.striptags().startswith(f"{len(listed)} labels are worth a look")
+    _, (numbers, exhibits) = flipped
+    for found, names in (
+        ({(m.name, m.context.get("split")): m for m in card.measurements}, [row["set"] for row in listed]),
+        (numbers, exhibits["suspects"]["set"]),
+    ):
+        for split in ("train", "test"):
+            counted = found["suspects", split]
+            assert round(counted.value * counted.n) == names.count(split)
+            assert found["sure", split].value <= counted.value
+            if ("model_agrees", split) in found:
+                assert found["model_agrees", split].n == names.count(split)
+
+
 def test_a_class_that_is_filed_in_part_as_another_is_named():
     labels = digits().labels.clone()
     fours = (labels == 4).nonzero().flatten()

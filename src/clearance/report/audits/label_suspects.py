@@ -152,13 +152,15 @@ PAGE = AuditPage(
     glossary={
         "suspects": Term(
             "Label suspects",
-            "The share of images whose label confident learning doubts, by probabilities from the other images.",
+            "The share of images in the list: confident learning doubts their label, by probabilities from the other "
+            "images, or they are sure suspects.",
             "Lower is better. Where classes overlap, many suspects have the right label.",
             "It is not the share of wrong labels: look at the images.",
         ),
         "sure": Term(
             "Sure label suspects",
-            "The share of images whose given label has a probability below 0.01.",
+            "The share of images whose given label has a probability below 0.01, while another class is likelier. They "
+            "are among the label suspects.",
             "Lower is better; from 2 % on, labels were probably mixed up.",
             "Odd images with right labels are among them.",
         ),
