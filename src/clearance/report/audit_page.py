@@ -42,7 +42,7 @@ class Finding:
         title: What it is about, in a word or two.
         severity: By a rule of ``docs/severity.md``.
         said: One plain sentence, with its interval. A cause is named only where it was measured.
-        todo: What to do; empty where there is nothing to do.
+        todo: What to do; empty where there is nothing to do, as where it is fine.
         code: What can be pasted to do it: an option, a command or a line of Python.
         pictures: What shows it better than words.
         lead: Whether it stands below the headline, before all others, and is not counted.

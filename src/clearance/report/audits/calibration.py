@@ -162,6 +162,8 @@ def calibration_findings(findings: Findings) -> list[Finding]:
     said = Markup("{}: {}confidence minus accuracy is {}.").format(
         kind.capitalize(), _both(findings), points_with_ends(row)
     )
+    if severity == "fine":
+        return [Finding(TITLE, severity, said)]
     temperature = _temperature(findings, row)
     if temperature is None:
         said += Markup(" Dividing its logits by one temperature does not fix that.")
