@@ -178,8 +178,10 @@ def test_the_page_to_share_names_no_file_that_it_was_parted_from():
         next(one.todo for one in all_findings(Findings(some, "animals")) if one.title == "Labels")
         for some in (report, without_images(report))
     )
-    assert re.search(r"card.table\('label_suspects', 'suspects'\), or beside the page \S+csv\.$", str(own))
-    assert str(shared).endswith("card.table('label_suspects', 'suspects').")
+    in_python = "in Python card.table('label_suspects', 'suspects')."
+    start = "Look at them, surest first, and correct the labels. The list: "
+    assert re.fullmatch(rf"{start}on the page, in \S+csv beside it, or {re.escape(in_python)}", str(own))
+    assert str(shared) == start + in_python
 
 
 def test_the_class_that_lies_behind_is_shown():
