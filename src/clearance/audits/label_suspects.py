@@ -57,10 +57,10 @@ class LabelSuspects(Audit):
     Measurements, for each ``split``: ``suspects``, the share of images in the list: confident learning doubts their
     label, by itself or as one of a pair of classes, or they are sure; ``sure``, the share whose given label has a
     probability below 0.01 and is not the likeliest, with 95 % Wilson intervals; ``model_agrees``, of the suspects the
-    share for which the audited classifier, too, predicts the class that they look like. Over both sets: ``worst_pair``, the largest share of a class that looks like one other
-    class, and ``agreement``, the share of labels that the regression predicts. Exhibits: ``suspects``, the list, the
-    surest first; ``pairs``, shares of classes that look like another;
-    ``pictures`` of the first suspects.
+    share for which the audited classifier, too, predicts the class that they look like. Over both sets:
+    ``worst_pair``, the largest share of a class that looks like one other class, and ``agreement``, the share of labels
+    that the regression predicts. Exhibits: ``suspects``, the list, the surest first; ``pairs``, shares of classes that
+    look like another; ``pictures`` of the first suspects.
 
     Args:
         images: At most, of each set; a class-balanced choice by the seed where there are more.
