@@ -16,12 +16,16 @@ from clearance.report.tables import Compact
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One quantity: a title, what it is, how to read it, and what it does not mean."""
+    """One quantity: a title, what it is, how to read it, and what it does not mean.
+
+    `difference` says that it is a difference of two fractions, which is printed in points and not in per cent.
+    """
 
     title: str
     what: str
     reading: str
     not_meant: str
+    difference: bool = False
 
 
 CLOSE = 0.02  # two points: as near as a new last layer must come, and from where on a difference is a warning

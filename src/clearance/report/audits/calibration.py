@@ -225,6 +225,7 @@ PAGE = AuditPage(
             "The mean confidence of its predictions minus its accuracy.",
             "Close to 0 is right. Above 0 it is overconfident; below 0 underconfident.",
             "0 may hide that it is overconfident on some images and underconfident on others: see the picture.",
+            difference=True,
         ),
         "ece": Term(
             "Expected calibration error (ECE)",
