@@ -259,6 +259,7 @@ class AuditCommand:
         )
 
     def _card(self, console: "Console") -> "Card":
+        from clearance.cli._console import Console
         from clearance.experiments.audit import AuditRequest, run_audit
         from clearance.experiments.audit_progress import shown
         from clearance.experiments.engines import one_thread
@@ -267,6 +268,9 @@ class AuditCommand:
 
         def say(line: str) -> None:
             console.print(line, soft_wrap=True)
+
+        def warn(line: str) -> None:
+            Console(stderr=True, quiet=self.quiet).print(line, soft_wrap=True)
 
         live = console.is_terminal
         with (
@@ -285,6 +289,7 @@ class AuditCommand:
                 seed=self.seed,
                 keep=True,
                 say=say,
+                warn=warn,
                 export=self.export,
                 progress=progress,
                 engine=engine,
