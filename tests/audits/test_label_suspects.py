@@ -22,6 +22,7 @@ from clearance.data import ImageSet
 from clearance.models import Classifier
 from clearance.report.audits import all_findings
 from clearance.report.findings import Findings, datasets
+from clearance.report.pictures import Gallery
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -95,6 +96,7 @@ def test_below_a_picture_are_its_name_its_label_and_what_it_looks_like(card):
     (dataset,) = datasets(card.report)
     (finding,) = all_findings(Findings(card.report, dataset))
     (gallery,) = finding.pictures
+    assert isinstance(gallery, Gallery)
     shown = {tuple(shot.words) for shot in gallery.shots}
     assert (
         "train image 0",

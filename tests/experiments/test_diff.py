@@ -158,8 +158,8 @@ def test_the_largest_drop_is_named_where_too_few_images_tell():
     older, newer = (card(name, test=few, against=against) for name, against in (("old", 0.0), ("new", 0.1)))
     found = diff(older, newer)
     (cat,) = [one for one in found.changes if one.quantity.context.get("class") == "cat"]
-    assert cat.result.low < 0 < cat.result.high
-    assert cat.result.now < cat.result.last
+    assert cat.harm is not None
+    assert cat.harm[0] < 0 < cat.loss < cat.harm[1]
     drop = " ".join(cat.interval.striptags().split())
     assert severities(found)["Recall by class"] == "fine"
     assert said(found)["Recall by class"] == (
