@@ -70,6 +70,7 @@ def test_outputs_in_another_order_are_found_with_the_order_and_the_error_that_it
     assert reordered.value == of_test(straight, "error")[0].value < 0.5 < of_test(found, "error")[0].value
     (order,) = [exhibit for exhibit in found.exhibits if exhibit.name == "order"]
     assert order.columns == {"class": list(test.classes), "output": [1, 3, 0, 2]}
+    assert of_test(found, "largest_class") == []  # the order says why
 
 
 def test_an_order_that_is_better_by_chance_alone_is_not_called_the_right_one():
@@ -81,6 +82,45 @@ def test_an_order_that_is_better_by_chance_alone_is_not_called_the_right_one():
     right = (untrained(test.images).argmax(1) == order[test.labels]).double().mean()
     assert 1 - right < of_test(found, "error")[0].low
     assert of_test(found, "error_in_another_order") == []
+
+
+class Named(nn.Module):
+    """Names the class that a test writes into the pixel, in tenths."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, rows):
+        return nn.functional.one_hot((10 * rows).round().long().flatten(), 5) * self.weight
+
+
+@pytest.mark.parametrize(
+    ("sizes", "right", "hardly"),
+    [
+        ([100] * 5, 100, True),
+        (
+            [100] * 5,
+            150,
+            True,
+        ),  # 30.0 % (26.1 to 34.2 %): up to 73.9 % are wrong, more than nine tenths of 80 %
+        ([100] * 5, 165, False),  # 33.0 % (29.0 to 37.2 %)
+        ([460, 10, 10, 10, 10], 465, True),
+        ([460, 10, 10, 10, 10], 480, False),
+    ],
+)
+def test_hardly_better_than_always_naming_the_largest_class(sizes, right, hardly):
+    labels = torch.repeat_interleave(torch.arange(5), torch.tensor(sizes))
+    # mistakes go round all other classes, so that no other order of the outputs is better
+    wrong = (labels + 1 + torch.arange(500) % 4) % 5
+    mixed = torch.randperm(500, generator=torch.Generator().manual_seed(0))
+    named = torch.where(mixed < right, labels, wrong)
+    data = ImageSet((named / 10).view(500, 1, 1, 1), labels, tuple("abcde"))
+    found = Accuracy()(Classifier(nn.Flatten(), Named()), data, data)
+    shares = of_test(found, "largest_class")
+    assert [(one.value, one.n) for one in shares] == ([(sizes[0] / 500, 500)] if hardly else [])
+    low, _ = binomtest(right, 500).proportion_ci(0.95, method="wilson")
+    assert hardly == (1 - low >= 0.9 * (1 - sizes[0] / 500))
 
 
 class FirstPixel(nn.Module):
@@ -103,6 +143,7 @@ def test_images_are_counted_one_by_one_and_nan_is_wrong():
     assert values == {
         ("error", "train"): (0.0, 2),
         ("error", "test"): (0.4, 5),
+        ("largest_class", "test"): (0.6, 5),
         ("not_finite", "test"): (0.2, 5),
     }
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+import clearance as cl
 from clearance import load_dataset
 from clearance.audits import LabelSuspects
 from clearance.audits.label_suspects import (
@@ -19,6 +20,9 @@ from clearance.audits.label_suspects import (
 )
 from clearance.data import ImageSet
 from clearance.models import Classifier
+from clearance.report.audits import all_findings
+from clearance.report.findings import Findings, datasets
+from clearance.report.pictures import Gallery
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -68,12 +72,56 @@ def test_a_row_says_all_there_is_to_know(flipped):
     assert columns["looks like"][row] == data.classes[data.labels[columns["number"][row]]]
     assert columns["given"][row] != columns["looks like"][row]
     assert len(exhibits["pictures"]["image"]) == 24
-    first = {name: values[0] for name, values in columns.items()}
-    assert exhibits["pictures"]["label"][0].splitlines() == [
-        f"{first['set']} {first['image']}",
-        f"given {first['given']}",
-        f"looks like {first['looks like']}",
-    ]
+    for shown, listed in (
+        ("set", "set"),
+        ("file", "image"),
+        ("given", "given"),
+        ("looks like", "looks like"),
+    ):
+        assert exhibits["pictures"][shown] == columns[listed][:24]
+
+
+@pytest.fixture(scope="module")
+def card():
+    """Of right labels but for the first one, which the page shows beside those that only look wrong."""
+    labels = digits().labels.clone()
+    labels[0] = (labels[0] + 5) % 10
+    torch.manual_seed(0)
+    model = Classifier(nn.Flatten(), nn.Linear(64, 10))
+    test = load_dataset("digits", split="test")
+    return cl.audit(model, train=digits(labels), test=test, audits=["label_suspects"])
+
+
+def test_below_a_picture_are_its_name_its_label_and_what_it_looks_like(card):
+    (dataset,) = datasets(card.report)
+    (finding,) = all_findings(Findings(card.report, dataset))
+    (gallery,) = finding.pictures
+    assert isinstance(gallery, Gallery)
+    shown = {tuple(shot.words) for shot in gallery.shots}
+    assert (
+        "train image 0",
+        f"given {(digits().labels[0] + 5) % 10}",
+        f"looks like {digits().labels[0]}",
+    ) in shown
+    assert {len(words) for words in shown} == {3}
+
+
+def test_what_is_listed_is_what_is_counted_everywhere(card, flipped):
+    (dataset,) = datasets(card.report)
+    (finding,) = all_findings(Findings(card.report, dataset))
+    listed = card.table("label_suspects", "suspects")
+    assert finding.said.striptags().startswith(f"{len(listed)} labels are worth a look")
+    _, (numbers, exhibits) = flipped
+    for found, names in (
+        ({(m.name, m.context.get("split")): m for m in card.measurements}, [row["set"] for row in listed]),
+        (numbers, exhibits["suspects"]["set"]),
+    ):
+        for split in ("train", "test"):
+            counted = found["suspects", split]
+            assert round(counted.value * counted.n) == names.count(split)
+            assert found["sure", split].value <= counted.value
+            if ("model_agrees", split) in found:
+                assert found["model_agrees", split].n == names.count(split)
 
 
 def test_a_class_that_is_filed_in_part_as_another_is_named():

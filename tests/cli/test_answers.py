@@ -45,6 +45,11 @@ class TestQuickAnswers:
         assert "None" not in shown  # what is left out is named, or needs no name
         for field in COMMANDS[name].__dataclass_fields__:
             assert f"{field}:" in COMMANDS[name].__doc__, field
+        assert (
+            "default: True" not in shown
+        )  # a flag that takes something away says what it does, not what it ends
+        for takes_away in re.findall(r"--no-[a-z-]+\s+(\w+)", shown):
+            assert takes_away == "Leave"
 
     def test_list_prints_every_name(self):
         status, shown, _ = run("list")

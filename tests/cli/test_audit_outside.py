@@ -307,3 +307,24 @@ class TestDemo:
         status, _, error = run("audit", "demo", "--weights", "best.pt")
         assert status != 0
         assert "taken as the demonstration" in error
+
+
+def test_without_weights_a_line_of_the_error_stream_and_the_page_say_so(work, tmp_path):
+    options = (
+        "--train",
+        "folder:train",
+        "--test",
+        f"folder:{work}/val",
+        "--cache",
+        "cache",
+        "--audits",
+        "accuracy",
+    )
+    status, shown, complaint = run("audit", "bobs_net:Net", *options, *OPTIONS, "--out", str(tmp_path))
+    assert status == 0
+    assert complaint == "no --weights: the network has the weights that Net() gives it\n"
+    words = " ".join(shown.split())
+    assert "1 problem" in words
+    assert "No --weights were given: its weights are those that bobs_net:Net comes with." in words
+    quiet = run("audit", "bobs_net:Net", *options, *OPTIONS, "--out", str(tmp_path), "--quiet")
+    assert quiet == (0, "", "")

@@ -33,7 +33,7 @@ def check(folders, now, *options, against="last"):
 def test_status_and_sentence(folders):
     status, shown, complaint = check(folders, "alike", "--fail-if", "accuracy drops 1pt")
     assert (status, complaint) == (0, "")
-    assert shown.startswith("passed: accuracy drops 1pt; 95 % -> 94.75 %, change ")
+    assert shown.startswith("passed: accuracy drops 1pt; 95.00 % -> 94.75 %, change ")
     status, shown, complaint = check(folders, "worse", "--fail-if", "accuracy drops 1pt")
     assert (status, complaint) == (1, "")
     assert shown.startswith("failed: accuracy drops 1pt; 95 % -> 85 %, change -1")

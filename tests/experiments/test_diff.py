@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import clearance as cl
-from clearance.experiments.diff import diff
+from clearance.experiments.diff import KINDS, diff
 from clearance.gate.results import paired_fractions
 from cli.terminal import run
 
@@ -150,3 +150,42 @@ def test_a_distance_is_compared_as_a_share():
     assert change.harm is not None
     assert all(math.isfinite(end) for end in change.harm)
     assert "%" in change.interval.striptags()
+
+
+def test_the_largest_drop_is_named_where_too_few_images_tell():
+    """On 30 images a class may lose three tenths without an interval above none."""
+    few = images(30)
+    older, newer = (card(name, test=few, against=against) for name, against in (("old", 0.0), ("new", 0.1)))
+    found = diff(older, newer)
+    (cat,) = [one for one in found.changes if one.quantity.context.get("class") == "cat"]
+    assert cat.harm is not None
+    assert cat.harm[0] < 0 < cat.loss < cat.harm[1]
+    drop = " ".join(cat.interval.striptags().split())
+    assert severities(found)["Recall by class"] == "fine"
+    assert said(found)["Recall by class"] == (
+        f"None of 3 is significantly worse; largest drop: cat, {drop}; too few images to tell."
+    )
+    same = said(diff(older, card("same", test=few)))["Recall by class"]
+    assert same == "None of 3 is significantly worse."
+
+
+def test_one_image_that_flipped_is_one():
+    def flips(**kinds):
+        found = diff(card("old"), card("new"))
+        rows = {
+            kind: [{"file": "", "given": "", "before": "", "now": ""}] * kinds.get(kind, 0) for kind in KINDS
+        }
+        found.__dict__["flips"] = rows
+        return said(found)["Flipped images"]
+
+    assert flips(lost=1, won=1, other=1) == (
+        "1 image that was right is wrong now, 1 that was wrong is right, 1 wrong one got another answer."
+    )
+    assert flips(lost=2, won=0, other=2) == (
+        "2 images that were right are wrong now, 0 that were wrong are right, 2 wrong ones got another answer."
+    )
+
+
+def test_a_difference_of_shares_is_in_points(cards):
+    found = diff(cards["sound"], cards["loud"])
+    assert re.match(r"−[\d.]+ points → −?[\d.]+ points, better", said(found)["Confidence minus accuracy"])

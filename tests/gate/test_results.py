@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from clearance.gate import GateStatus, Tolerance, check, junit, markdown
+from clearance.gate.results import GateResult
 from clearance.records import ExhibitRecord, Record
 from clearance.vocabulary import Exhibit, Measurement
 from gate.reports import distance, distances, error, of_images, report, robustness, wrong_images
@@ -38,7 +39,7 @@ def test_pairing_sees_what_intervals_side_by_side_do_not():
     found = result_of(of_images(wrong(125)), of_images(wrong(100)), "accuracy drops 0.5pt")
     assert found.status is GateStatus.FAIL
     assert (found.last, found.now) == (pytest.approx(0.9), pytest.approx(0.875))
-    assert str(found).startswith("failed: accuracy drops 0.5pt; 90 % -> 87.5 %, change -3.")
+    assert str(found).startswith("failed: accuracy drops 0.5pt; 90.0 % -> 87.5 %, change -3.")
 
 
 def test_a_gain_never_fails_a_drop():
@@ -269,7 +270,7 @@ class TestInconclusive:
             self.NOISY, self.LAST, [Tolerance.parse("accuracy drops 1pt")], inconclusive=taken_as
         )
         assert found.status == status
-        assert str(found).startswith(f"{status}: accuracy drops 1pt; 95 % -> 94.8 %")
+        assert str(found).startswith(f"{status}: accuracy drops 1pt; 95.0 % -> 94.8 %")
         assert str(found).endswith("too few images to exclude more than is tolerated")
 
     def test_what_is_excluded_passes_either_way(self):
@@ -324,3 +325,18 @@ def test_a_higher_level_is_a_wider_interval():
     (usual,), (sure,) = (check(now, last, kept, level=level) for level in (0.95, 0.999))
     assert None not in (sure.low, sure.high, usual.low, usual.high)
     assert float(sure.low or 0) < float(usual.low or 0) < float(usual.high or 0) < float(sure.high or 0)
+
+
+@pytest.mark.parametrize(
+    ("last", "now", "unit", "written"),
+    [
+        (0.987, 0.9444, "fraction", "98.70 % -> 94.44 %"),
+        (0.95, 0.9, "fraction", "95 % -> 90 %"),
+        (0.123, 4.0, "ratio", "0.123 -> 4.000"),
+        (float("inf"), 0.5, "ratio", "inf -> 0.5"),
+        (1.5e-6, 2.0, "ratio", "1.5e-06 -> 2"),
+    ],
+)
+def test_both_numbers_have_as_many_decimals(last, now, unit, written):
+    found = GateResult(Tolerance.parse("accuracy drops 1pt"), GateStatus.PASS, last, now, unit=unit)
+    assert found.numbers == written

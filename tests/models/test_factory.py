@@ -6,7 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.models.factory import build_module
+from clearance.models.factory import module_of, object_at
+
+
+def build_module(place):
+    return module_of(object_at(place), place)
+
 
 CODE = """
 import torch

@@ -116,6 +116,16 @@ class TestInput:
 
 
 class TestConfidence:
+    @pytest.mark.parametrize("left", [0.001, 0.05])  # a temperature that would help, and one that would not
+    def test_what_is_fine_needs_no_action(self, left):
+        finding = by_title(
+            overconfident(-0.03, -0.045, -0.015), cooled(), overconfident(left, -0.02, 0.06, "calibrated")
+        )["Confidence"]
+        assert text(finding) == (
+            "Slightly underconfident: confidence minus accuracy is −3.0 points (−4.5 to −1.5 points)."
+        )
+        assert (finding.severity, finding.todo, finding.code) == ("fine", "", "")
+
     def test_overconfident(self):
         finding = by_title(
             overconfident(0.04, 0.025, 0.06), cooled(), overconfident(0.001, -0.02, 0.02, "calibrated")

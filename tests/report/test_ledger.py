@@ -5,10 +5,14 @@ from statistics import geometric_mean, mean
 from typing import Any
 
 import pytest
+from markupsafe import Markup
 
+from clearance.records import Record, Report
+from clearance.report import render_page
 from clearance.report.findings import Findings
 from clearance.report.ledger import LONG, ledger
 from clearance.report.tables import cost, cost_title, overview, stand_ins
+from clearance.vocabulary import Measurement
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +149,21 @@ def test_long_groups_of_the_full_table_are_folded_and_lose_nothing(paper):
     counts = {key for key in means if key[0] == "diverged_heads"}
     assert len(shown) == len(means - counts) > LONG
     assert "<code>1</code>" in long[0].blocks[0][0].place
+
+
+def test_a_difference_of_shares_is_in_points():
+    numbers = [
+        Measurement("set_facts", "train_minus_test", -0.012, "fraction", 100, low=-0.02, high=-0.001),
+        Measurement("performance", "behind", 0.1, "fraction", 100, context={"class": "cat"}),
+        Measurement("performance", "recall", 0.9, "fraction", 100, context={"class": "cat"}),
+    ]
+    report = Report({}, {}, "", "", tuple(Record("digits", "mine", 0, one) for one in numbers))
+    units = {entry.title: entry.unit for entry in entries(Findings(report, "digits"))}
+    assert units == {
+        "Error on train less error on test": "points",
+        "Behind the others": "points",
+        "Recall": "%",
+    }
+    page = " ".join(Markup(render_page(report)).striptags().split())
+    assert "−1.2 points −2.0 to −0.1 points" in page
+    assert "−1.2 %" not in page

@@ -192,7 +192,18 @@ def test_a_mild_corruption_that_halves_the_accuracy_is_an_alarm():
     words, alarm = said(corruptions(mild=0.886))
     assert "The mild one that costs most: contrast (x0.5), accuracy 11.4 % (10.4 to 12.4 %)." in words
     assert alarm
+    assert "on average, 4.0 % (3.0 to 5.0 %) without. The mild" in words
     assert not said(corruptions(mild=0.5))[1]  # 50 % of 96 % is more than half
+
+
+def test_where_corruptions_were_tried_on_a_part_of_the_images_the_part_is_named():
+    whole = report(
+        share("accuracy", "error", 0.15, 540, 0.12, 0.18, split="test"),
+        *(record.measurement for record in corruptions(mild=0.5).records),
+    )
+    found = {one.title: one for one in all_findings(Findings(whole, "digits"))}
+    words = " ".join(found["Corruptions"].said.striptags().split())
+    assert "4.0 % (3.0 to 5.0 %) without, on 200 of the 540 test images. The mild" in words
 
 
 @pytest.mark.parametrize("made", [duplicates(1, 1), labels(), sets(0, -1), corruptions(0.2)])

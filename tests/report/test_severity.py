@@ -60,6 +60,35 @@ def test_another_order_of_the_classes_comes_with_the_order_to_paste():
     )
 
 
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        ({}, ""),
+        ({"model": "mynet:Net", "weights": "best.pt"}, ""),
+        ({"model": "hf:resnet", "weights": None}, ""),
+        (
+            {"model": "mynet:Net", "weights": None},
+            " No --weights were given: its weights are those that mynet:Net comes with.",
+        ),
+    ],
+)
+def test_hardly_better_than_always_naming_the_largest_class(recipe, said):
+    found = (
+        measured("accuracy", "error", 0.837, 0.803, 0.866, n=540, split="test"),
+        measured("accuracy", "largest_class", 0.102, n=540, split="test"),
+    )
+    records = tuple(Record("animals", "mine", 0, one) for one in found)
+    (finding,) = [
+        one for one in all_findings(Findings(Report(recipe, {}, "", "", records), "animals")) if not one.lead
+    ]
+    assert finding.severity == "problem"
+    assert " ".join(finding.said.striptags().split()) == (
+        "16.3 % (13.4 to 19.7 %) of the test images are right, and 10.2 % are of the largest class: the network is "
+        f"hardly better than always naming that class.{said}"
+    )
+    assert finding.todo.startswith("Check that trained weights were loaded")
+
+
 def test_what_is_not_a_number_is_named_and_nothing_is_claimed_of_it():
     gain = measured("preprocessing", "gain", math.nan, unit="fraction")
     error = measured("accuracy", "error", 0.05, 0.03, 0.07, split="test")
@@ -178,8 +207,10 @@ def test_the_page_to_share_names_no_file_that_it_was_parted_from():
         next(one.todo for one in all_findings(Findings(some, "animals")) if one.title == "Labels")
         for some in (report, without_images(report))
     )
-    assert re.search(r"card.table\('label_suspects', 'suspects'\), or beside the page \S+csv\.$", str(own))
-    assert str(shared).endswith("card.table('label_suspects', 'suspects').")
+    in_python = "in Python card.table('label_suspects', 'suspects')."
+    start = "Look at them, surest first, and correct the labels. The list: "
+    assert re.fullmatch(rf"{start}on the page, in \S+csv beside it, or {re.escape(in_python)}", str(own))
+    assert str(shared) == start + in_python
 
 
 def test_the_class_that_lies_behind_is_shown():

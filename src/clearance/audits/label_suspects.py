@@ -54,13 +54,13 @@ class LabelSuspects(Audit):
     numbers were chosen on seeds apart against a cross-fitted last layer, linear and Gaussian kernels on pixels, and
     a small cross-fitted network.
 
-    Measurements, for each ``split``: ``suspects``, the share of images whose label confident learning doubts, and
-    ``sure``, the share whose given label has a probability below 0.01 and is not the likeliest, with 95 % Wilson
-    intervals; ``model_agrees``, of the suspects the share for which the audited classifier, too, predicts the class
-    that they look like. Over both sets: ``worst_pair``, the largest share of a class that looks like one other
-    class, and ``agreement``, the share of labels that the regression predicts. Exhibits: ``suspects``, the list, the
-    surest first; ``pairs``, shares of classes that look like another;
-    ``pictures`` of the first suspects.
+    Measurements, for each ``split``: ``suspects``, the share of images in the list: confident learning doubts their
+    label, by itself or as one of a pair of classes, or they are sure; ``sure``, the share whose given label has a
+    probability below 0.01 and is not the likeliest, with 95 % Wilson intervals; ``model_agrees``, of the suspects the
+    share for which the audited classifier, too, predicts the class that they look like. Over both sets:
+    ``worst_pair``, the largest share of a class that looks like one other class, and ``agreement``, the share of labels
+    that the regression predicts. Exhibits: ``suspects``, the list, the surest first; ``pairs``, shares of classes that
+    look like another; ``pictures`` of the first suspects.
 
     Args:
         images: At most, of each set; a class-balanced choice by the seed where there are more.
@@ -141,9 +141,9 @@ class LabelSuspects(Audit):
     def _of_split(
         self, found: "Doubts", answers: Ints, mine: NDArray[np.bool_], split: str
     ) -> Iterator[Measurement]:
-        agrees = (answers == found.likeliest)[mine & found.single]
+        agrees = (answers == found.likeliest)[mine & found.listed]
         for name, chosen in (
-            ("suspects", found.single[mine]),
+            ("suspects", found.listed[mine]),
             ("sure", found.sure[mine]),
             ("model_agrees", agrees),
         ):
@@ -209,11 +209,13 @@ def _pictures(suspects: Exhibit, sets: dict[str, ImageSet]) -> tuple[Exhibit, ..
     if not first:
         return ()
     images = torch.cat([sets[split].batch(torch.tensor([row]))[0].cpu() for split, row, *_ in first])
+    split, _, file, given, other = (list(column) for column in zip(*first, strict=True))
     shown = {
         "image": picture_pixels(images),
-        "label": [
-            f"{split} {image}\ngiven {given}\nlooks like {other}" for split, _, image, given, other in first
-        ],
+        "set": split,
+        "file": file,
+        "given": given,
+        "looks like": other,
     }
     caption = "The surest suspects: the given label, and the class that the image looks like."
     return (Exhibit(suspects.audit, "pictures", "images", shown, caption),)
@@ -257,9 +259,14 @@ class Doubts:
         )
 
     @property
+    def listed(self) -> NDArray[np.bool_]:
+        """The images with any of the three, (N,) bool: what is counted as suspects, and listed."""
+        return self.single | self.paired | self.sure
+
+    @property
     def order(self) -> Ints:
-        """The doubted images of either kind, the least probable label first."""
-        some = np.flatnonzero(self.single | self.paired | self.sure)
+        """The listed images, the least probable label first."""
+        some = np.flatnonzero(self.listed)
         return some[np.argsort(self.own[some], kind="stable")]
 
 

@@ -30,27 +30,42 @@ def listening(console: Console, runs: int | None = None) -> Iterator[Listener]:
 
 
 class _Lines:
-    """One line at the end of each run."""
+    """One line at the end of each run.
+
+    The remaining time follows from what is done, with the parts of runs that are at work, and without runs that were
+    already there.
+    """
 
     def __init__(self, console: Console, runs: int | None) -> None:
-        self.console, self.runs, self.ended = console, runs, 0
+        self.console, self.runs, self.ended, self.kept = console, runs, 0, 0
+        self.shares: dict[str, float] = {}  # of each run that was at work here, by folder
         self.began = time.monotonic()
 
     def listen(self, piece: Piece, event: Mapping[str, Any]) -> None:
         """Print the run that ended and an estimate of the remaining time."""
-        if event["event"] == "note":
+        kind = event["event"]
+        if kind == "note":
             self.console.print(f"{piece.title}: {event['text']}")
-        if event["event"] not in ("done", "failed", "kept"):
+        if kind == "step":
+            self.shares[piece.folder] = TRAINING_SHARE * event["step"] / event["steps"]
+        elif kind == "audit":
+            self.shares[piece.folder] = TRAINING_SHARE
+        if kind not in ("done", "failed", "kept"):
             return
         self.ended += 1
+        if kind == "kept":
+            self.kept += 1
+        else:
+            self.shares[piece.folder] = 1.0
         how = {"done": event.get("status"), "failed": f"failed: {event.get('reason')}"}
-        outcome = how.get(event["event"], "already there")
-        elapsed = time.monotonic() - self.began
+        outcome = how.get(kind, "already there")
         count, rest = str(self.ended), ""
         if self.runs is not None:
             count = f"{self.ended}/{self.runs}"
-            left = elapsed / self.ended * (self.runs - self.ended)
-            rest = f", about {left:.0f} s left" if self.ended < self.runs else ""
+            done = sum(self.shares.values())
+            if done and self.ended < self.runs:
+                left = (time.monotonic() - self.began) / done * (self.runs - self.kept - done)
+                rest = f", about {left:.0f} s left"
         self.console.print(f"{count}  {piece.title}: {outcome}{rest}")
 
 

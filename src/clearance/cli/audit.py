@@ -164,7 +164,7 @@ class AuditCommand:
         slices: A CSV file about the test images: file names in the first column, and columns such as site or camera.
         images: Attacks use at most this many test images, the same number of each class (default: each audit's own).
         budget: A time such as 90s, 5m or 2h after which no audit starts; the page names those left out.
-        include_images: Show images of the data on index.html; share.html, beside it, never does.
+        include_images: Leave images of the data out of index.html; share.html, beside it, never has them.
         seed: Seed of partial sets and first weights of retrained heads (default: the seed of the run, else 0).
         out: The folder for the page and its records.
         export: A folder for what a deployed model needs: names of classes, temperature and out-of-distribution
@@ -202,7 +202,9 @@ class AuditCommand:
     slices: OptionalPath = None
     images: OptionalCount = None
     budget: OptionalText = None
-    include_images: bool = True
+    include_images: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = (
+        True  # the help is of --no-include-images
+    )
     seed: OptionalCount = None
     out: Path = Path("clearance-audit")
     export: OptionalPath = None
@@ -260,6 +262,7 @@ class AuditCommand:
         )
 
     def _card(self, console: "Console") -> "Card":
+        from clearance.cli._console import Console
         from clearance.experiments.audit import AuditRequest, run_audit
         from clearance.experiments.audit_progress import shown
         from clearance.experiments.engines import one_thread
@@ -268,6 +271,9 @@ class AuditCommand:
 
         def say(line: str) -> None:
             console.print(line, soft_wrap=True)
+
+        def warn(line: str) -> None:
+            Console(stderr=True, quiet=self.quiet).print(line, soft_wrap=True)
 
         live = console.is_terminal
         with (
@@ -286,6 +292,7 @@ class AuditCommand:
                 seed=self.seed,
                 keep=True,
                 say=say,
+                warn=warn,
                 export=self.export,
                 progress=progress,
                 engine=engine,

@@ -27,8 +27,8 @@ def read_npz(path: str | PathLike[str], *, like: ImageSet | None = None) -> Imag
     255; floats are (N, C, H, W) and must lie in [0, 1]; three axes are grey (N, H, W) in either type.
     Pickled arrays are refused, and so are arrays that claim more than the archive holds or this machine has memory.
 
-    The file's name without ``.npz`` becomes the name of the set. If `like` is given, these are its classes, and some may
-    have no image here.
+    The file's name without ``.npz`` becomes the name of the set. With `like`, its classes are those of this set, and
+    some may have no image here.
 
     Raises:
         FileNotFoundError: If there is no such file.

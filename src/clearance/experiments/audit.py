@@ -186,6 +186,7 @@ class AuditRequest:
         export: Folder for what a deployed model needs; see :func:`clearance.experiments.export.export`.
         keep: Whether an interruption keeps the finished audits.
         say: Called with each step of the preparation.
+        warn: Called with what may be a mistake of who asks.
         progress: Called with each audit and its steps.
         engine: Where parts of audits are computed; None is this process.
     """
@@ -200,6 +201,7 @@ class AuditRequest:
     export: Path | None = None
     keep: bool = False
     say: Say = _silent
+    warn: Say = _silent
     progress: AuditProgress | None = None
     engine: Engine = None
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from markupsafe import Markup, escape
@@ -18,7 +19,7 @@ from clearance.records import ExhibitRecord, Record, Report, load_report
 from clearance.records.record import settings
 from clearance.report import Card
 from clearance.report.audit_page import CLOSE, FAR, Finding, Section, Severity
-from clearance.report.audits import headline
+from clearance.report.audits import headline, shown_unit
 from clearance.report.audits import title as title_of
 from clearance.report.audits.mistakes import stored_shots
 from clearance.report.diff_page import render_diff
@@ -135,18 +136,34 @@ class Change:
         found = self.result
         if found.low is None or found.high is None or found.last is None or found.now is None:
             return None
-        rising = self.better == "lower"
-        if self.better == "neither":  # overconfidence: nearer to zero is better
-            rising = max(found.now, found.last, key=abs) > 0
-        return (found.low, found.high) if rising else (-found.high, -found.low)
+        worse_up = self._rising_is_worse(found.last, found.now)
+        return (found.low, found.high) if worse_up else (-found.high, -found.low)
 
     @property
     def severity(self) -> Severity:
         """A problem beyond two points, or a tenth of a distance; a warning beyond chance; fine otherwise."""
         if self.harm is None or self.harm[0] <= 0:
             return "fine"
-        limit = FAR if self.result.tolerance.relative else CLOSE
-        return "problem" if self.harm[0] > limit else "warning"
+        return "problem" if self.harm[0] > self.limit else "warning"
+
+    @property
+    def limit(self) -> float:
+        """From where on it is a problem: two points, or a tenth of a distance."""
+        return FAR if self.result.tolerance.relative else CLOSE
+
+    @property
+    def loss(self) -> float:
+        """How much worse it became, in the unit of `harm`; 0 where that is not known."""
+        found = self.result
+        if self.harm is None or found.last is None or found.now is None:
+            return 0.0
+        change = found.now / found.last - 1 if found.tolerance.relative else found.now - found.last
+        return change if self._rising_is_worse(found.last, found.now) else -change
+
+    def _rising_is_worse(self, last: float, now: float) -> bool:
+        if self.better == "neither":  # overconfidence: nearer to zero is better
+            return max(now, last, key=abs) > 0
+        return self.better == "lower"
 
     @property
     def improved(self) -> bool:
@@ -167,7 +184,8 @@ class Change:
     @property
     def numbers(self) -> Markup:
         """Both numbers, the older first."""
-        unit, found = self.result.unit, self.result
+        found = self.result
+        unit = shown_unit(self.quantity.audit, self.quantity.name, found.unit)
         return Markup("{} → {}").format(data(found.last, unit), data(found.now, unit))
 
     @property
@@ -253,8 +271,11 @@ class Diff:
         if flips is None:
             return
         lost, won, other = (len(flips[kind]) for kind in KINDS)
-        said = Markup(
-            "{} images that were right are wrong now, {} that were wrong are right, {} wrong ones got another answer."
+        said = Markup("{} {} now, {} {}, {} wrong {} got another answer.")
+        words = (
+            (lost, "image that was right is wrong" if lost == 1 else "images that were right are wrong"),
+            (won, "that was wrong is right" if won == 1 else "that were wrong are right"),
+            (other, "one" if other == 1 else "ones"),
         )
         shown = [
             gallery
@@ -262,7 +283,7 @@ class Diff:
             if (gallery := self._gallery(kind, NAMED, folded=kind != "lost")) is not None
         ]
         todo = "Look at the images that are wrong now." if lost else ""
-        yield Finding("Flipped images", "information", said.format(lost, won, other), todo, pictures=shown)
+        yield Finding("Flipped images", "information", said.format(*chain(*words)), todo, pictures=shown)
 
     @cached_property
     def flips(self) -> dict[str, list[dict[str, str]]] | None:
@@ -309,7 +330,8 @@ class Diff:
                 continue
             words = ", ".join(setting(key, value).striptags() for key, value in settings(found.context))
             name = title_of(found.audit, found.name) + (f", {words}" if words else "")
-            yield Line(name, None, [number(one.value, one.unit, one.low, one.high) for one in (last, found)])
+            unit = shown_unit(found.audit, found.name, found.unit)
+            yield Line(name, None, [number(one.value, unit, one.low, one.high) for one in (last, found)])
 
     def __repr__(self) -> str:
         return self.text()
@@ -468,10 +490,23 @@ def _finding(group: tuple[str, str], changes: Sequence[Change]) -> Finding:
         if len(worse) > 1:
             said += Markup(" Also worse: {}.").format(_some([change.where for change in worse[1:]]))
     else:
-        said = Markup("None of {} is significantly worse.").format(len(changes))
+        said = Markup("None of {} is significantly worse{}.").format(len(changes), _largest_loss(changes))
     if better and len(changes) > 1:
         said += Markup(" Better: {}.").format(_some(better))
     return Finding(title, first.severity, said)
+
+
+def _largest_loss(changes: Sequence[Change]) -> Markup:
+    """The one that lost most, and whether the interval leaves a loss open that would be a problem."""
+    lost = max(changes, key=lambda change: change.loss)
+    if lost.loss <= 0 or lost.harm is None:
+        return Markup("")
+    found = lost.result
+    assert found.last is not None
+    assert found.now is not None
+    doubt = "; too few images to tell" if lost.harm[1] > lost.limit else ""
+    way = "drop" if found.now < found.last else "rise"
+    return Markup("; largest {}: {}, {}{}").format(way, lost.where, lost.interval, doubt)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -44,7 +44,7 @@ from clearance.models._running import (
     put_in_evaluation_mode,
 )
 from clearance.models.classifier import check_logits
-from clearance.models.factory import build_black_box, build_module
+from clearance.models.factory import black_box_of, module_of, object_at
 from clearance.models.features import answered, batch_size_for
 from clearance.models.given import check_of_unit_images
 from clearance.models.pretrained import build_pretrained, classifier_of, is_pretrained
@@ -55,7 +55,7 @@ class OutsideModel:
     """A model that was trained elsewhere, and its images.
 
     Args:
-        place: ``package.module:name`` or ``path/to/file.py:name``, see :func:`clearance.models.factory.build_module`;
+        place: ``package.module:name`` or ``path/to/file.py:name``, see :func:`clearance.models.factory.object_at`;
             or ``hf:FOLDER``, ``timm:NAME``, ``torchvision:NAME`` or ``lightning:FILE``, see
             :func:`clearance.load_pretrained`.
         train: Images that it was trained on: ``"folder:PATH"``, ``"npz:PATH"`` or the name of a dataset, whose training
@@ -126,7 +126,7 @@ class OutsideModel:
         names = AuditPlan.of(audits, settings, unknown=has_unknown).names  # raises before anything is read
         _check_settings(settings or {})
         _check_unknown(self)
-        module, how = _module(self, say)
+        module, how, untold = _module(self, say)
         how = _preprocessing(self, how)
         say(f"preprocessing: {self._applied(how)}")
         cache = default_cache() if self.cache is None else self.cache
@@ -146,6 +146,9 @@ class OutsideModel:
         say(plan_line(model, data, unknown, names))
         if self.expect_accuracy is not None:
             say(check_accuracy(model, data.test, self.expect_accuracy))
+        if untold:  # said last: a mistake is one line
+            name = self.place.rpartition(":")[2]
+            request.warn(f"no --weights: the network has the weights that {name}() gives it")
         facts = {**self.settings(how), **outputs, **_of_unknown(unknown)}
         # what a black box answers is not known by its weights
         kept = None if self.black_box else FeatureCache(cache)
@@ -331,22 +334,27 @@ def _of_unknown(unknown: ImageSet | None) -> dict[str, Any]:
     return {} if unknown is None else {"unknown": {"name": unknown.name, "images": len(unknown)}}
 
 
-def _module(outside: OutsideModel, say: Say) -> tuple[Any, Preprocessing]:
-    """The module or function, and the preprocessing that it or its package names."""
+def _module(outside: OutsideModel, say: Say) -> tuple[Any, Preprocessing, bool]:
+    """The module or function, the preprocessing that it or its package names, and whether only its code knows weights.
+
+    That is where a class or a function made the module, and no weights were given.
+    """
     if is_pretrained(outside.place):
         module, how, lines = build_pretrained(outside.place, outside.weights, outside.entry, outside.module)
         for line in lines:
             say(line)
-        return _placed(outside, module, say), how
+        return _placed(outside, module, say), how, False
     if outside.module is not None:
         raise ValueError(f"--module is for lightning:FILE; got {outside.module!r} with {outside.place}.")
-    module = build_black_box(outside.place) if outside.black_box else build_module(outside.place)
+    found = object_at(outside.place)
+    module = (black_box_of if outside.black_box else module_of)(found, outside.place)
     if not isinstance(module, nn.Module):
         if outside.weights is not None:
             raise ValueError(
                 f"--weights are for an nn.Module; {outside.place} is a function. Leave them out."
             )
-        return module, Preprocessing()
+        return module, Preprocessing(), False
+    untold = outside.weights is None and found is not module
     if outside.weights is None:
         say("weights: the module's own (no --weights)")
     else:
@@ -355,7 +363,7 @@ def _module(outside: OutsideModel, say: Say) -> tuple[Any, Preprocessing]:
         how = preprocessing_of(module)
     except ValueError:
         how = Preprocessing()
-    return _placed(outside, module, say), how
+    return _placed(outside, module, say), how, untold
 
 
 def _placed(outside: OutsideModel, module: nn.Module, say: Say) -> nn.Module:

@@ -275,7 +275,7 @@ class GateResult:
         """Both numbers, the older first."""
         if self.last is None or self.now is None:
             return ""
-        return f"{_written(self.last, self.unit)} -> {_written(self.now, self.unit)}"
+        return " -> ".join(_written((self.last, self.now), self.unit))
 
     @property
     def changed(self) -> str:
@@ -481,5 +481,11 @@ def _options(tolerance: Tolerance) -> str:
     return f"[{settings}]" if settings else ""
 
 
-def _written(value: float, unit: str) -> str:
-    return f"{100 * value:.4g} %" if unit == "fraction" else f"{value:.4g}"
+def _written(values: Sequence[float], unit: str) -> list[str]:
+    """Numbers with four digits, all with as many decimals as the one with most."""
+    scale, sign = (100, " %") if unit == "fraction" else (1, "")
+    short = [f"{scale * value:.4g}" for value in values]
+    if any("e" in text or not math.isfinite(float(text)) for text in short):
+        return [text + sign for text in short]
+    decimals = max(len(text.partition(".")[2]) for text in short)
+    return [f"{scale * value:.{decimals}f}{sign}" for value in values]

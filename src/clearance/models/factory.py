@@ -17,40 +17,20 @@ from clearance._checks import check_choice
 FORM = "MODULE:NAME (for example mypkg.net:build) or path/to/file.py:NAME"
 
 
-def build_module(place: str) -> nn.Module:
-    """The nn.Module at ``module:factory``; the working directory is searched first.
+def object_at(place: str) -> Any:
+    """What has this name: a module, a class, a function; the working directory is searched first.
 
-    `place` is ``package.module:name`` or ``path/to/file.py:name``; the name may have dots. It names an nn.Module, or a
-    class or function that returns one without arguments.
+    Args:
+        place: ``package.module:name`` or ``path/to/file.py:name``; the name may have dots.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If the place is of another form, cannot be imported, has no such name, needs arguments, or gives
-            anything but an nn.Module.
+        ValueError: If the place is of another form, cannot be imported, or has no such name.
 
     Importing runs that code, as Python's own import does.
 
-    >>> build_module("torch.nn:Flatten")
-    Flatten(start_dim=1, end_dim=-1)
-    """
-    with _first_on_path(Path.cwd()):
-        found = object_at(place)
-        made = found if isinstance(found, nn.Module) else _called(found, place)
-    if not isinstance(made, nn.Module):
-        raise ValueError(  # noqa: TRY004 - what a factory gives is no argument's type
-            f"{place} must give a torch.nn.Module; got {type(made).__name__}. Return the network itself."
-        )
-    return made
-
-
-def object_at(place: str) -> Any:
-    """What has this name: a module, a class, a function.
-
-    `place` is as for :func:`build_module`.
-
-    Raises:
-        FileNotFoundError: As there.
-        ValueError: As there.
+    >>> object_at("torch.nn:Flatten")
+    <class 'torch.nn.modules.flatten.Flatten'>
     """
     where, separator, name = place.rpartition(":")
     if not separator or not where or not name:
@@ -59,16 +39,38 @@ def object_at(place: str) -> Any:
         return _attribute(_imported(where), name, place)
 
 
-def build_black_box(place: str) -> Any:
-    """What answers images at this place: a function of one argument itself, else what :func:`build_module` would call.
+def module_of(found: Any, place: str) -> nn.Module:
+    """The nn.Module that was found at a place, or that the class or function found there returns without arguments.
 
-    `place` is as for :func:`build_module`.
+    Args:
+        found: What :func:`object_at` returned.
+        place: Where, for messages.
 
     Raises:
-        FileNotFoundError: As there.
-        ValueError: As there.
+        ValueError: If it needs arguments, or gives anything but an nn.Module.
+
+    >>> module_of(object_at("torch.nn:Flatten"), "torch.nn:Flatten")
+    Flatten(start_dim=1, end_dim=-1)
     """
-    found = object_at(place)
+    with _first_on_path(Path.cwd()):
+        made = found if isinstance(found, nn.Module) else _called(found, place)
+    if not isinstance(made, nn.Module):
+        raise ValueError(  # noqa: TRY004 - what a factory gives is no argument's type
+            f"{place} must give a torch.nn.Module; got {type(made).__name__}. Return the network itself."
+        )
+    return made
+
+
+def black_box_of(found: Any, place: str) -> Any:
+    """What answers images: the nn.Module or function of one argument that was found, else what the one found returns.
+
+    Args:
+        found: What :func:`object_at` returned.
+        place: Where, for messages.
+
+    Raises:
+        ValueError: If it needs several arguments.
+    """
     if isinstance(found, nn.Module) or (inspect.isfunction(found) and len(_required(found)) == 1):
         return found
     with _first_on_path(Path.cwd()):

@@ -16,12 +16,16 @@ from clearance.report.tables import Compact
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One quantity: a title, what it is, how to read it, and what it does not mean."""
+    """One quantity: a title, what it is, how to read it, and what it does not mean.
+
+    `difference` says that it is a difference of two fractions, which is printed in points and not in per cent.
+    """
 
     title: str
     what: str
     reading: str
     not_meant: str
+    difference: bool = False
 
 
 CLOSE = 0.02  # two points: as near as a new last layer must come, and from where on a difference is a warning
@@ -42,7 +46,7 @@ class Finding:
         title: What it is about, in a word or two.
         severity: By a rule of ``docs/severity.md``.
         said: One plain sentence, with its interval. A cause is named only where it was measured.
-        todo: What to do; empty where there is nothing to do.
+        todo: What to do; empty where there is nothing to do, as where it is fine.
         code: What can be pasted to do it: an option, a command or a line of Python.
         pictures: What shows it better than words.
         lead: Whether it stands below the headline, before all others, and is not counted.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
-from clearance.report.audits import page_of, title
+from clearance.report.audits import page_of, shown_unit, title
 from clearance.report.findings import Findings
 from clearance.report.names import NO_NETWORK, setting
 
@@ -111,6 +111,9 @@ def _row(
     differences: Mapping[tuple[object, str], SummaryRow],
     quantity: object,
 ) -> QuantityRow:
+    first = next(iter(means.values()))
+    unit = shown_unit(first.audit, first.name, first.unit)
+    means = {method: replace(row, unit=unit) if unit != row.unit else row for method, row in means.items()}
     first = next(iter(means.values()))
     cells = [
         Cell(means[method], differences.get((quantity, method))) if method in means else None

@@ -9,6 +9,7 @@ import math
 from markupsafe import Markup
 
 THIN = "\u202f"  # a narrow space that does not break: between a number and its unit
+POINTS = "points"  # the unit in which a difference of two fractions is printed
 LONG = 6  # characters of a decimal that is not a chosen setting
 
 
@@ -18,7 +19,8 @@ def printed(value: float | None, unit: str, half: float | None = None) -> str:
     Args:
         value: The number; None prints as a dash.
         unit: ``"fraction"`` prints as percent, ``"factor"`` as times, ``"count"`` as a whole number where it
-            is one, ``"seconds"`` as minutes from ten of them on; of anything else three digits are printed.
+            is one, ``"points"`` as percentage points of a difference of fractions, ``"seconds"`` as minutes from ten
+            of them on; of anything else three digits are printed.
         half: Half the width of the number's interval: digits finer than its second one are left out, so that
             no number looks more precise than it is. Percents have one decimal, two where `half` supports them, and
             none where it is above five percent.
@@ -34,6 +36,10 @@ def printed(value: float | None, unit: str, half: float | None = None) -> str:
         return _not_finite(value)
     if unit == "fraction":
         return f"{_percent(value * 100, 100 * (half or 0.0))}{THIN}%"
+    if unit == POINTS:
+        decimals = 2 if half is not None and half < 1e-3 else 1
+        # a zero has no sign, whatever it was before rounding
+        return f"{_minus(f'{round(100 * value, decimals) + 0.0:.{decimals}f}')}{THIN}points"
     if unit == "factor":
         return f"{_digits(value, 2)}×"
     if unit == "count":
@@ -65,12 +71,7 @@ def points(value: float, half: float | None = None) -> Markup:
     >>> points(-0.0004, half=0.007).striptags()
     '0.0 points'
     """
-    if not math.isfinite(value):
-        return data(value, "")
-    decimals = 2 if half is not None and half < 1e-3 else 1
-    # a zero has no sign, whatever it was before rounding
-    shown = f"{round(100 * value, decimals) + 0.0:.{decimals}f}"
-    return _element(value, f"{_minus(shown)}{THIN}points")
+    return data(value, POINTS, half)
 
 
 def points_interval(low: float, high: float, half: float | None = None) -> Markup:
@@ -79,8 +80,7 @@ def points_interval(low: float, high: float, half: float | None = None) -> Marku
     >>> points_interval(-0.002, 0.01)
     Markup('<data value="-0.002">−0.2</data> to <data value="0.01">1.0\u202fpoints</data>')
     """
-    decimals = 2 if half is not None and half < 1e-3 else 1
-    first = _minus(f"{100 * low:.{decimals}f}") if math.isfinite(low) else _not_finite(low)
+    first = printed(low, POINTS, half).removesuffix(f"{THIN}points")
     return Markup("{} to {}").format(_element(low, first), points(high, half))
 
 

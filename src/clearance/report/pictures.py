@@ -86,24 +86,24 @@ def as_image(pixels: Any) -> str:
 
 
 def labelled_shots(record: ExhibitRecord) -> list[Shot]:
-    """The images of an exhibit of kind ``"images"``, each with the lines of its label."""
+    """The images of an exhibit of kind ``"images"``, each with its label."""
     columns = record.exhibit.columns
     return [
-        Shot(as_image(image), tuple(str(label).splitlines()))
+        Shot(as_image(image), (str(label),))
         for image, label in zip(columns["image"], columns["label"], strict=True)
     ]
 
 
 def table_of(findings: Findings, audit: str, name: str) -> str:
-    """Where a table of an audit is read: in Python, and in the file beside a page that keeps it.
+    """Where a table of an audit is read: on a page that keeps it, in the file beside it, and in Python.
 
     >>> from clearance.records import Report
     >>> table_of(Findings(Report({}, {}, "", ""), "digits"), "duplicates", "duplicates")
-    "card.table('duplicates', 'duplicates')"
+    "in Python card.table('duplicates', 'duplicates')"
     """
     files = [table_file(record) for record in firsts(findings, audit, name).values()]
-    beside = f", or beside the page {', '.join(files)}" if files else ""  # none where a page is to be shared
-    return f"card.table({audit!r}, {name!r}){beside}"
+    beside = f"on the page, in {', '.join(files)} beside it, or " if files else ""  # none on a page to share
+    return f"{beside}in Python card.table({audit!r}, {name!r})"
 
 
 def clouds(findings: Findings, audit: str, name: str, what: str) -> list[Picture]:

@@ -17,6 +17,7 @@ from clearance.records.record import ExhibitRecord
 from clearance.records.store import Report
 from clearance.report.audit_page import SEVERITIES, AuditPage, Finding, Section, Term
 from clearance.report.findings import Findings, datasets
+from clearance.report.numbers import POINTS
 from clearance.report.over_seeds import is_summary
 from clearance.report.sweep import AUDIT as SWEEP
 from clearance.report.sweep import at_shown, over_setting
@@ -134,6 +135,16 @@ def title(audit: str, name: str) -> str:
     """
     term = page_of(audit).glossary.get(name)
     return term.title if term else f"{audit}: {name}".replace("_", " ").capitalize()
+
+
+def shown_unit(audit: str, name: str, unit: str) -> str:
+    """The unit that a quantity is printed in: points for a difference of fractions, else its own.
+
+    >>> shown_unit("linear_probe", "gain", "fraction"), shown_unit("linear_probe", "error", "fraction")
+    ('points', 'fraction')
+    """
+    term = page_of(audit).glossary.get(name)
+    return POINTS if unit == "fraction" and term is not None and term.difference else unit
 
 
 def terms(quantities: Iterable[tuple[str, str]]) -> list[Term]:

@@ -8,6 +8,7 @@ from clearance.report.findings import Findings
 from clearance.report.numbers import data, half_width, rest, rest_interval
 
 NAMED = 10  # images that a sentence names at most
+WITH_WEIGHTS = ("hf", "lightning", "timm", "torchvision")  # names of models that say where their weights are
 
 
 def _accuracy(findings: Findings) -> list[Finding]:
@@ -22,10 +23,30 @@ def _accuracy(findings: Findings) -> list[Finding]:
     lead = Finding("Accuracy", "information", said, lead=True)
     without = _not_finite(findings)
     found = [lead, *_another_order(findings)]
+    found += _hardly_better(findings, row)
     if without:
         todo = "Look for NaN and infinities in these images, the weights and the layers before you use any number."
         found.append(Finding("Logits", "problem", without, todo))
     return found
+
+
+def _hardly_better(findings: Findings, error: SummaryRow) -> list[Finding]:
+    """That always naming one class would be right about as often, and where the weights come from."""
+    row = findings.row("mean", "accuracy", "largest_class", split="test")
+    if row is None:
+        return []
+    said = Markup(
+        "{} of the test images are right, and {} are of the largest class: the network is hardly better than always "
+        "naming that class."
+    ).format(_right(error), data(row.value, row.unit))
+    place, weights = (findings.report.recipe.get(key, "") for key in ("model", "weights"))
+    if weights is None and str(place).partition(":")[0] not in WITH_WEIGHTS:
+        said += Markup(" No --weights were given: its weights are those that {} comes with.").format(place)
+    todo = (
+        "Check that trained weights were loaded, the preprocessing, and the order of the classes, before you use any "
+        "number."
+    )
+    return [Finding("Largest class", "problem", said, todo)]
 
 
 def _another_order(findings: Findings) -> list[Finding]:
@@ -112,6 +133,13 @@ PAGE = AuditPage(
             "The error on test images if outputs are matched with classes as is right most often on training images.",
             "This row is there only where it is clearly lower: the outputs are then in another order than the classes.",
             "A network that confuses two classes nearly always has such an order too.",
+        ),
+        "largest_class": Term(
+            "Share of the largest class",
+            "The share of the test images that are of the class with the most of them.",
+            "This row is there only where the network is hardly better than always naming that class: at the lower "
+            "end of its interval the accuracy leaves nine tenths of the errors of that rule.",
+            "Where one class is most of the images, a useful network may be near it: see the recall of each class.",
         ),
         "not_finite": Term(
             "Images without finite logits",

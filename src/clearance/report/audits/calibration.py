@@ -150,6 +150,8 @@ def calibration_findings(findings: Findings) -> list[Finding]:
     said = Markup("{}: {}confidence minus accuracy is {}.").format(
         kind.capitalize(), _both(findings), points_with_ends(row)
     )
+    if severity == "fine":
+        return [Finding(TITLE, severity, said)]
     temperature = _temperature(findings, row)
     if temperature is None:
         said += Markup(" Dividing its logits by one temperature does not fix that.")
@@ -211,6 +213,7 @@ PAGE = AuditPage(
             "The mean confidence of its predictions minus its accuracy.",
             "Close to 0 is right. Above 0 it is overconfident; below 0 underconfident.",
             "0 may hide that it is overconfident on some images and underconfident on others: see the picture.",
+            difference=True,
         ),
         "ece": Term(
             "Expected calibration error (ECE)",

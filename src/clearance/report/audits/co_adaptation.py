@@ -299,6 +299,7 @@ PAGE = AuditPage(
             "Close to zero is better. With all training images a gap above zero says that the features had adapted "
             "to one set of last layers; below zero, that new last layers fit the features better.",
             "With few images a gap also contains what few images cost; compare it between methods.",
+            difference=True,
         ),
         "diverged_heads": Term(
             "Retrained last layers that failed",

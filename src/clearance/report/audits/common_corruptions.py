@@ -27,11 +27,12 @@ def corruptions_findings(findings: Findings) -> list[Finding]:
         return []
     worst = max(mild, key=lambda row: row.value)
     said = Markup(
-        "On images with common corruptions the error is {} on average, {} without. The mild one that costs "
+        "On images with common corruptions the error is {} on average, {} without{}. The mild one that costs "
         "most: {} ({}), accuracy {}."
     ).format(
         with_ends(mean),
         with_ends(clean),
+        _of_images(findings, clean),
         worst.context["corruption"],
         _strength(findings, worst),
         _accuracy(worst),
@@ -43,6 +44,15 @@ def corruptions_findings(findings: Findings) -> list[Finding]:
         else ""
     )
     return [Finding("Corruptions", "problem" if alarm else "information", said, todo)]
+
+
+def _of_images(findings: Findings, clean: SummaryRow) -> Markup:
+    """How many of the test images were used, where these are not all: the error of all is another number."""
+    if clean.n is None or findings.images is None or clean.n >= findings.images:
+        return Markup("")
+    return Markup(", on {} of the {} test images").format(
+        data(clean.n, "count"), data(findings.images, "count")
+    )
 
 
 def _accuracy(row: SummaryRow) -> Markup:

@@ -10,7 +10,7 @@ from clearance.report.findings import Findings
 from clearance.report.numbers import data
 
 LEVEL = 0.05
-TITLE = "Worst pair"
+TITLE, OUTSIDE = "Worst pair", "Outputs without a class"
 MOST = 0.5  # share of the errors from which on a pair of classes is a warning ...
 FEW_PAIRS = 3  # ... where there are more pairs than this ...
 FEWEST = 5  # ... and it has at least so many errors
@@ -31,7 +31,7 @@ def _worst_pair(findings: Findings) -> list[Finding]:
         todo = (
             "Check that the outputs are in the order of the classes, and what the further outputs stand for."
         )
-        return [Finding(TITLE, "problem", Markup("Not two classes:") + others, todo)]
+        return [Finding(OUTSIDE, "problem", others.lstrip(), todo)]
     if errors == 0:
         return [Finding(TITLE, "fine", Markup("No two classes are confused:") + others)]
     # picked out of all pairs: it stands out where that many errors are unlikely for any of them

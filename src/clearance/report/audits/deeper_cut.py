@@ -132,6 +132,7 @@ PAGE = AuditPage(
             + "The error with the layers after it retrained, minus the error of the network as it was trained.",
             "Close to zero is better.",
             "With few images a gap also contains what few images cost; compare it between methods.",
+            difference=True,
         ),
         "diverged_heads": Term(
             "Retrained last layers that failed, cut one layer later",

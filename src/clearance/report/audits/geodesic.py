@@ -390,12 +390,14 @@ PAGE = AuditPage(
             "The error at the one-image end of the way, minus that at the all-images end.",
             "Close to zero is better: one image of each class is enough.",
             "It says nothing about the places in between.",
+            difference=True,
         ),
         "worst_path_error": Term(
             "Rise in errors to the worst place",
             "The largest error anywhere on the way, minus that at the all-images end.",
             "Close to zero is better: the error does not rise anywhere on the way.",
             "It is never below zero, because the way begins at the all-images end.",
+            difference=True,
         ),
         "diverged_heads": Term(
             "Ends of a way that failed to train",

@@ -3,10 +3,11 @@
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
+from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Finding, Section, Term, with_ends
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
-from clearance.report.pictures import Gallery, firsts, labelled_shots, table_of
+from clearance.report.pictures import Gallery, Shot, as_image, firsts, table_of
 from clearance.report.tables import of_exhibit
 
 AUDIT = "label_suspects"
@@ -28,9 +29,9 @@ def labels_findings(findings: Findings) -> list[Finding]:
     sure = {split: findings.row("mean", AUDIT, "sure", split=split) for split in ("train", "test")}
     if pair is None:
         return []
-    todo = f"Look at them, surest first, and correct the labels: {table_of(findings, AUDIT, 'suspects')}."
+    todo = f"Look at them, surest first, and correct the labels. The list: {table_of(findings, AUDIT, 'suspects')}."
     shown = [
-        Gallery("The surest suspects", labelled_shots(record)[:ON_FIRST_SCREEN], folded=True)
+        Gallery("The surest suspects", _shots(record)[:ON_FIRST_SCREEN], folded=True)
         for record in firsts(findings, AUDIT, "pictures").values()
     ]
     said, alarm = Markup(""), False
@@ -92,10 +93,20 @@ def labels_section(findings: Findings) -> Section | None:
         if next(iter(record.exhibit.columns.values()))
     ]
     pictures = [
-        Gallery("The surest suspects", labelled_shots(record))
+        Gallery("The surest suspects", _shots(record))
         for record in firsts(findings, AUDIT, "pictures").values()
     ]
     return Section(PAGE.title, [_TEXT], [*tables, *pictures])
+
+
+def _shots(record: ExhibitRecord) -> list[Shot]:
+    """The images, each with its set and name, its label and what it looks like."""
+    columns = record.exhibit.columns
+    rows = zip(*(columns[name] for name in ("image", "set", "file", "given", "looks like")), strict=True)
+    return [
+        Shot(as_image(image), (f"{split} {file}", f"given {given}", f"looks like {other}"))
+        for image, split, file, given, other in rows
+    ]
 
 
 _TEXT = (
@@ -116,13 +127,15 @@ PAGE = AuditPage(
     glossary={
         "suspects": Term(
             "Label suspects",
-            "The share of images whose label confident learning doubts, by probabilities from the other images.",
+            "The share of images in the list: confident learning doubts their label, by probabilities from the other "
+            "images, or they are sure suspects.",
             "Lower is better. Where classes overlap, many suspects have the right label.",
             "It is not the share of wrong labels: look at the images.",
         ),
         "sure": Term(
             "Sure label suspects",
-            "The share of images whose given label has a probability below 0.01.",
+            "The share of images whose given label has a probability below 0.01, while another class is likelier. They "
+            "are among the label suspects.",
             "Lower is better; from 2 % on, labels were probably mixed up.",
             "Odd images with right labels are among them.",
         ),

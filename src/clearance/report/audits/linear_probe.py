@@ -57,6 +57,7 @@ PAGE = AuditPage(
             "The error of the network's own last layers minus that of the new one, on the same test images.",
             "Near 0 there is nothing to gain. Clearly above 0 the last layers leave accuracy unused.",
             "Below 0 the network's own last layers are better than a single linear one, which is usual.",
+            difference=True,
         ),
         "diverged_heads": Term(
             "New last layers that failed to train",

@@ -34,7 +34,7 @@ def detection_findings(findings: Findings) -> list[Finding]:
     todo = "This is not a defence: other unfamiliar images may pass."
     if rejected.high < HALF:
         return [Finding(TITLE, "warning", Markup("OOD detection misses most: ") + said, todo)]
-    return [Finding(TITLE, "fine", Markup("OOD detection: ") + said, todo)]
+    return [Finding(TITLE, "fine", Markup("OOD detection: {} {}").format(said, todo))]
 
 
 def _auroc(findings: Findings) -> Markup:

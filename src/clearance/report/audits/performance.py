@@ -161,6 +161,7 @@ PAGE = AuditPage(
             "The accuracy of all other test images minus the accuracy of these.",
             "At or below 0 is right. The intervals of all classes, or of all slices, hold together.",
             "A class or slice with few images may lie behind without a clear interval.",
+            difference=True,
         ),
     },
     section=performance_section,

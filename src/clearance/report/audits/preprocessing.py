@@ -72,6 +72,7 @@ PAGE = AuditPage(
             "tried on each half of the images; the rise in accuracy on the other half with the best of them.",
             "Zero or below is right. Clearly above zero, the network gets other inputs than in its training.",
             "Size, crop and interpolation are not tried: zero does not prove that the preprocessing is right.",
+            difference=True,
         ),
     },
     drawn=("ways",),  # the sentence says what the best one gains

@@ -95,6 +95,7 @@ PAGE = AuditPage(
             "Below or near 0 is ordinary. Clearly above, labels of train are wrong, or the images are not those "
             "it learned from.",
             "Training with augmentation or label noise on purpose has the same sign.",
+            difference=True,
         ),
         "class_imbalance": Term(
             "Class imbalance",
