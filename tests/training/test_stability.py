@@ -8,35 +8,47 @@ A fourth run of cross-entropy, with the weights and batches that the losses have
 are noise. A loss should reach nine in ten of the draws, or as many as this fourth run. All counts are given, because of
 30 draws a share of 0.9 has a standard error of 5 points: a loss as good as cross-entropy can miss the line by chance.
 In every draw a loss that ends at chance has to say why within 20 batches. One that is only slow (its test images have
-less cross-entropy than guessing) need not.
+less cross-entropy than guessing) need not: a loss does not know how many steps are to come.
 
-Measured once, on 2026-11-25, on 60 draws from 110,000,000 on, fixed before one of them was looked at, as were the rule,
-the watch and the defaults. Sixty, because the share's standard error is 5 points with 30. Cross-entropy learns in 55:
+Measured once, on 2026-11-25, on 60 draws from 130,000,000 on, fixed before one of them was looked at, as were the rule,
+the watch and the defaults. Sixty, because the share's standard error is 5 points with 30. Cross-entropy learns in 56:
 
 | | within 5 points, silent | within 5 points, after a warning | short, warned by batch 20 | short, not warned |
 |---|---|---|---|---|
-| cross-entropy, fourth run | 52 | 0 | 0 | 3 |
-| large margin | 54 | 0 | 0 | 1 |
-| L-GM | 53 | 0 | 0 | 2 |
-| center | 52 | 0 | 0 | 3 |
-| FOCA | 55 | 0 | 0 | 0 |
+| cross-entropy, fourth run | 53 | 0 | 0 | 3 |
+| large margin | 56 | 0 | 0 | 0 |
+| L-GM | 55 | 0 | 0 | 1 |
+| center | 54 | 0 | 0 | 2 |
+| FOCA | 56 | 0 | 0 | 0 |
 
-In the five others (deep convolutions without normalisation at small steps, or at large ones) no run ends at chance
-without a warning by batch 20, but for slow ones: three of large margin and L-GM, said at batch 200 or 300.
+No training that learns has a warning. The six short runs end 6 to 27 points below the median, silent: by chance, as
+cross-entropy itself. In the four other draws FOCA learns (93 to 97 %). Of the sixteen other runs there eight, of two
+networks of four layers without normalisation under SGD at 0.001, end at chance, all warned of at batch 20. The other
+eight, of networks of two layers under SGD at 0.001 and 0.004, are slow and end at 12 to 42 %, with less cross-entropy
+than guessing; three are warned of at batch 200. A warning at batch 20 would be wrong: run on, they have 50 to 88 %
+after 2,000 steps and 77 to 94 % after 4,000.
 
-What was changed for it, on the 130 draws of four older blocks (40 from 30,001,000 on, 30 each from 40,000,000,
-71,000,000 and 90,000,000; cross-entropy learns 123):
+On the block before, 60 draws from 110,000,000 on, the counts of runs that reach cross-entropy were 52, 54, 53, 52 and
+55 of 55; but three runs of large margin and L-GM ended at 10 to 18 % and were warned of only at batch 200 or 300. It
+was then used, with 90 draws of three older blocks (30 each from 40,000,000, 71,000,000 and 90,000,000), to choose
+today's watch: 1,050 runs, whose logits were kept and judged again under each rule.
 
-- L-GM's pull is multiplied by the posterior of the own class. It reaches 117; before, with the bound alone, 112 by
-  today's watch, 109 by the former. It was slow under SGD (40,000,010, 40,000,027, 90,000,027: features were drawn
-  together before classes parted) and collapsed in deep networks with group or layer normalisation at high rates
-  (30,001,033, 90,000,021). The posterior without the bound reaches 113, no pull at all 100, with late explosions.
-- "Collapsed" is said from batch 20 on, if logits spread by less than a thousandth of their widest. Before, at two
-  checks in a row below a tenth: six of L-GM's runs with the new pull had that warning, and seven of 520 runs of
-  cross-entropy, and then learnt.
-- "Not begun" asks that the logits' mean moves by less than a tenth, before by less than a quarter: in 90,000,019 and
-  ..018 it moves by 0.12 to 0.20, and they learn slowly; in 71,000,010 and ..022 by 0.01 to 0.09, and they never begin.
-- With these, on the same 123: large margin 118 (two end at chance and say so at batch 50 and 400), center 120.
+- "Not begun" asked that the logits' mean moves by less than a tenth. A margin or a mixture moves the mean of all
+  logits although no image is told from another. What separates runs is (share by which the mean has moved) times
+  (spread of logits over the batch / size of their mean). Of networks that answer all images alike, those that end at
+  chance have at most 0.0032 under cross-entropy and center, 0.0093 under large margins and 0.0037 under L-GM; those
+  that learn at least 0.0058, 0.043 and 0.025. So the limit is 0.004, 0.02 and 0.01.
+- "Collapsed" is said if logits spread by less than 0.005 of their widest, before 0.001. At batch 20 only runs of two
+  draws that cross-entropy does not learn are below 0.006, and no other below 0.0108. One run of large margin in 1,050
+  was below it at batch 50 and then learnt.
+- "Exploded" is also said if the loss is 20 times that of the first batch: one run of L-GM was at 190 times, with 66 %
+  of a batch right. No run that learns is above 1.6 times.
+
+What was changed before, on 130 draws of four older blocks (40 from 30,001,000 on, and those three; cross-entropy
+learns 123): L-GM's pull is multiplied by the posterior of the own class. It reaches 117, before, with the bound
+alone, 109. It was slow under SGD (40,000,010, 40,000,027, 90,000,027: features were drawn together before classes
+parted) and collapsed in deep networks with group or layer normalisation at high rates (30,001,033, 90,000,021). The
+posterior without the bound reaches 113, no pull at all 100, with late explosions.
 
 Large margin had a default gamma of 1. On 96 draws of the three older blocks that cross-entropy learns, one run reaches
 86 with gamma 1, 90 with 0.5, 89 with 0.3, and a fourth run of cross-entropy 94; a quantile of 0.9 of the first
@@ -258,12 +270,12 @@ def judgement(ending: Ending, median: float) -> str:
     return "rest: learnt" if ending.accuracy >= LEARNT else "rest: slow"
 
 
-def check(counts: dict[str, dict[str, int]], name: str, share: float, silent: int = 0) -> None:
-    """The loss reaches this share, or as many as cross-entropy itself; at most so many end at chance in silence."""
+def check(counts: dict[str, dict[str, int]], name: str, share: float) -> None:
+    """The loss reaches this share, or as many as cross-entropy itself; none ends at chance in silence."""
     found, own = counts[name], counts["cross-entropy"].get("reached", 0)
     learns = sum(number for kind, number in found.items() if not kind.startswith("rest"))
     assert found.get("reached", 0) >= min(share * learns, own), counts
-    assert found.get("silent", 0) + found.get("rest: silent", 0) <= silent, counts
+    assert found.get("silent", 0) + found.get("rest: silent", 0) == 0, counts
 
 
 @pytest.mark.slow
@@ -281,4 +293,4 @@ def sixty():
 @pytest.mark.long
 @pytest.mark.parametrize("name", OTHERS)
 def test_on_sixty_random_networks_they_learn_or_warn(sixty, name):
-    check(sixty, name, share=0.9, silent=2)
+    check(sixty, name, share=0.9)

@@ -204,7 +204,7 @@ class TrainingWatch:
 
     Args:
         still: 0.004, 0.01 for Gaussian mixtures and 0.02 for large margins, which move the logits' mean faster. From
-            980 runs of random networks (``tests/training/test_stability.py``).
+            1,050 runs of random networks (``tests/training/test_stability.py``).
         takes_probabilities: Whether probabilities are no fault, as for squared errors.
 
     >>> watch, labels = TrainingWatch(), torch.arange(10)
