@@ -183,7 +183,8 @@ class TestReport:
         means = {
             (record.method, record.seed, record.measurement.context["lr"]): record.measurement.value
             for record in report.records
-            if record.measurement.audit == "accuracy" and record.measurement.context["split"] == "test"
+            if (record.measurement.audit, record.measurement.name) == ("accuracy", "error")
+            and record.measurement.context["split"] == "test"
         }
         drawn = [
             (method, value, mean)

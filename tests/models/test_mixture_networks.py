@@ -147,6 +147,6 @@ class TestInARecipe:
 
     def test_a_network_of_fixed_width_says_so(self):
         with pytest.raises(
-            ValueError, match=r"`features` must be 0 for model 'small-cnn'.*got 2.*lenet-plus"
+            ValueError, match=r"`features` must be 0 for model 'lenet'.*got 2.*small-cnn or lenet-plus"
         ):
-            empty_model("small-cnn", Method(features=2), (1, 8, 8), 10)
+            empty_model("lenet", Method(features=2), (1, 28, 28), 10)

@@ -66,7 +66,7 @@ class Comparison:
     >>> data = RunData(gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1))
     >>> recipe = Recipe(epochs=2, seeds=1, audits=("accuracy",), methods={"plain": Method()})
     >>> card = Comparison(recipe, data=data).run()
-    >>> [m.context["split"] for m in card.measurements if m.audit == "accuracy"]
+    >>> [m.context["split"] for m in card.measurements if (m.audit, m.name) == ("accuracy", "error")]
     ['test', 'train']
     """
 

@@ -180,7 +180,7 @@ class TrainingWatch:
     - *not finite*: a loss or a logit is NaN or infinite, but no pixel is; in the first batch the start is to blame;
     - *images*, where ``model.outputs`` gave them: one is NaN or infinite; or all values are at least 0 and one is above
       2, as in bytes, where the model takes [0, 1];
-    - *probabilities*: all logits are at least 0, and in every row their sum is 1;
+    - *probabilities*: all logits are at least 0 and below 1, and in every row their sum is 1;
     - *exploded*: from batch 10 on, the loss is above 20 times that of the first batch and 20 log C; or it is above that
       of the first batch, and cross-entropy is above 4 log C, above 12, and above four times that of the first batch;
       or, at two checks in a row, it is above 1.5 log C and 1.5 times that of the first batch, and the share of right
@@ -262,15 +262,15 @@ class TrainingWatch:
             self._first_mean = mean
         moved = (mean - self._first_mean).norm() / self._first_mean.norm()
         apart = spread / mean.square().mean().sqrt()
-        least, off = heads.amin(), (heads.sum(dim=-1) - 1).abs().amax()
+        (least, most), off = torch.aminmax(heads), (heads.sum(dim=-1) - 1).abs().amax()
         darkest, brightest = (
             (spread, spread) if images is None else torch.aminmax(images.detach())
         )  # NaN if any is
-        *judged, least, off, darkest, brightest = torch.stack([
+        *judged, least, most, off, darkest, brightest = torch.stack([
             one.double().to(logits.device)
-            for one in (total, entropy, right, chosen, own, spread, moved, apart, least, off, darkest, brightest)
+            for one in (total, entropy, right, chosen, own, spread, moved, apart, least, most, off, darkest, brightest)
         ]).tolist()  # fmt: skip
-        probabilities = least >= 0 and off < _ROUNDING and not self._takes_probabilities
+        probabilities = least >= 0 and off < _ROUNDING and most < 1 and not self._takes_probabilities
         ends = None if images is None else (darkest, brightest)
         if self._takes(ends, probabilities=probabilities):
             self._judge(math.log(classes), *judged)
