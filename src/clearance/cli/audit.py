@@ -202,9 +202,8 @@ class AuditCommand:
     slices: OptionalPath = None
     images: OptionalCount = None
     budget: OptionalText = None
-    include_images: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = (
-        True  # the help is of --no-include-images
-    )
+    # its help is that of --no-include-images
+    include_images: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = True
     seed: OptionalCount = None
     out: Path = Path("clearance-audit")
     export: OptionalPath = None

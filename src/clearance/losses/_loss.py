@@ -60,9 +60,8 @@ class Loss(nn.Module):
     reads_logits_only: bool = False
     sample_loss: Callable[[Tensor, Tensor], Tensor] | None = None
     _watched = True  # a part of a sum is not
-    _still = (
-        0.004  # see `TrainingWatch`, "not begun"; more for a loss that moves the mean of all logits faster
-    )
+    # see `TrainingWatch`, "not begun"; more for a loss that moves the mean of all logits faster
+    _still = 0.004
     _takes_probabilities = False  # whether it also makes sense after a softmax
 
     def __call__(self, *given: Any, **named: Any) -> Any:
@@ -263,9 +262,8 @@ class TrainingWatch:
         moved = (mean - self._first_mean).norm() / self._first_mean.norm()
         apart = spread / mean.square().mean().sqrt()
         (least, most), off = torch.aminmax(heads), (heads.sum(dim=-1) - 1).abs().amax()
-        darkest, brightest = (
-            (spread, spread) if images is None else torch.aminmax(images.detach())
-        )  # NaN if any is
+        # of images NaN if any is; without images two numbers that are not read
+        darkest, brightest = (spread, spread) if images is None else torch.aminmax(images.detach())
         *judged, least, most, off, darkest, brightest = torch.stack([
             one.double().to(logits.device)
             for one in (total, entropy, right, chosen, own, spread, moved, apart, least, most, off, darkest, brightest)
