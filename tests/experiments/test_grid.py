@@ -166,6 +166,11 @@ class TestProcesses:
         assert len(parents) == 1
         assert os.getpid() not in parents
 
+    @pytest.mark.skipif(sys.platform != "linux", reason="only there processes are copied")
+    def test_the_compiler_that_an_optimizer_imports_does_not_count_as_memory_of_a_training(self):
+        with Processes(1) as engine:
+            assert engine.submit(eval, "'torch._dynamo' in __import__('sys').modules").result()
+
     @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process ends after its task")
     @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
     def test_no_process_outlives_its_parent(self, how):

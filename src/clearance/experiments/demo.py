@@ -1,15 +1,20 @@
 """The demonstration of an audit: a small network trained on the embedded digits, and its page, in seconds."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import nn
+
+from clearance._rng import generator
+from clearance.data import ImageSet
 from clearance.experiments.audit import AuditRequest, Target
 from clearance.experiments.audit_plan import MODEL_AUDITS, AuditPlan
-from clearance.experiments.build import build_data, build_optimizer, build_schedule, build_way
+from clearance.experiments.build import build_data
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.saved import build_model
-from clearance.training import fit
 
 NAME = "demo"
 SETTINGS: dict[str, dict[str, Any]] = {  # small settings, for speed; and the out-of-distribution images
@@ -49,14 +54,24 @@ class Demo:
         method = recipe.methods[NAME]
         data = build_data(recipe)
         model = build_model(recipe.model, method, data.train, seed=0)
-        fit(
-            model,
-            build_way(method, model=model),
-            data.train,
-            epochs=recipe.epochs,
-            batch_size=recipe.batch_size,
-            optimizer=build_optimizer(method, model),
-            schedule=build_schedule(recipe),
-            seed=0,
-        )
+        _train(model, data.train, recipe, method)
         return Target(model, data, AuditPlan.of_recipe(recipe).resolved(test=data.test), 0, NAME)
+
+
+def _train(model: nn.Module, data: ImageSet, recipe: Recipe, method: Method) -> None:
+    """SGD with momentum and a cosine schedule, by hand.
+
+    The first optimizer of torch.optim imports torch's compiler, which takes longer than this training.
+    """
+    weights = list(model.parameters())
+    velocities = [torch.zeros_like(weight) for weight in weights]
+    order = generator(0, "demo", "order")
+    for epoch in range(recipe.epochs):
+        rate = method.lr * (1 + math.cos(math.pi * epoch / recipe.epochs)) / 2
+        for rows in torch.randperm(len(data), generator=order).split(recipe.batch_size):
+            loss = nn.functional.cross_entropy(model(data.images[rows]), data.labels[rows])
+            gradients = torch.autograd.grad(loss, weights)
+            with torch.no_grad():
+                for weight, velocity, gradient in zip(weights, velocities, gradients, strict=True):
+                    velocity.mul_(method.momentum).add_(gradient)
+                    weight.sub_(velocity, alpha=rate)

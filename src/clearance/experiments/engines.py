@@ -49,7 +49,8 @@ def one_thread() -> Iterator[None]:
 Event = Mapping[str, Any]
 WORKER = "from clearance.experiments.engines import work; work(fork={fork})"
 FORKS = sys.platform == "linux"  # elsewhere system libraries that torch uses do not survive a fork
-_LATE = ("scipy.stats", "sklearn.datasets", "sklearn.metrics")  # what tasks import late, once for all copies
+# what tasks import late, here once for all copies; the first optimizer imports torch._dynamo
+_LATE = ("torch._dynamo", "scipy.stats", "sklearn.datasets", "sklearn.metrics")
 _channel: IO[bytes] | None = None  # to the parent, in a process that `Processes` started
 
 
