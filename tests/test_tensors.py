@@ -63,3 +63,9 @@ def test_total_is_made_once():
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_a_term_that_is_not_finite_shows_in_the_total(bad):
     assert not LossTerms({"good": torch.tensor(1.0), "bad": torch.tensor(bad)}).total.isfinite()
+
+
+def test_what_a_tensor_has_and_terms_do_not_names_the_total():
+    terms = LossTerms({"cross_entropy": torch.tensor(1.0)})
+    with pytest.raises(AttributeError, match=r"no 'backward'; the number is .total"):
+        terms.backward()

@@ -1,6 +1,6 @@
 """Every method of the catalogue under every question: run what is not run yet, and write the page.
 
-    python -m papers.all_against_all DATASET [--root FOLDER] [--jobs N] [--out FOLDER] [--page | --time]
+    python -m papers.all_against_all DATASET [--root FOLDER] [--jobs N] [--out FOLDER] [--page | --cost]
 
 What is finished is kept in results/DATASET, one line for each trial and run, and read back.
 """
@@ -22,7 +22,9 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("dataset", choices=PLANS)
     parser.add_argument("--root", help="the folder with the dataset's files")
     parser.add_argument("--page", action="store_true", help="run nothing, write the page of what is finished")
-    parser.add_argument("--time", action="store_true", help="only measure each method's training time")
+    parser.add_argument(
+        "--cost", action="store_true", help="only measure the time and memory of each method's training"
+    )
     parser.add_argument(
         "--condition", action="append", help="run only this condition of the plan; may be repeated"
     )
@@ -36,8 +38,8 @@ def main(words: list[str] | None = None) -> None:
         work = Work(read_matrix(given.dataset, given.root), HERE / "results" / given.dataset)
         for name in given.condition or ():
             check_choice("condition", name, work.matrix.conditions)
-        if given.time:
-            work.time()
+        if given.cost:
+            work.measure_cost()
         elif not given.page:
             with listening(Console()) as listener, Processes(given.jobs) as engine:
                 work.search(runs, engine, listener)

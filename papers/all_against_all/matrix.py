@@ -127,7 +127,7 @@ class Work:
     def __init__(self, matrix: Matrix, results: Path) -> None:
         self.matrix = matrix
         self._searched, self._done = Kept(results / "search.jsonl"), Kept(results / RUNS)
-        self._times = Kept(results / "times.jsonl")
+        self._times, self._memory = Kept(results / "times.jsonl"), Kept(results / "memory.jsonl")
         self._found: dict[tuple[str, str, int], dict[int, RunFindings]] = {}
 
     def trials(self, method: str) -> list[Trial] | None:
@@ -195,26 +195,41 @@ class Work:
         images = [data[plan.recipe.left_out] for plan in plans]
         run_kept(plans, images, self._done, runs, engine, listener, is_wanted)
 
-    def time(self) -> None:
-        """Train every method `ROUNDS` times in this process, in turn, and keep the processor time of each."""
-        for turn in range(ROUNDS):
-            for method in self.matrix.methods:
-                plan, key = self.plan(WHOLE, method, 0), f"{method}, {turn}"
-                if plan is None or key in self._times.found:
-                    continue
-                bare = dataclasses.replace(plan.recipe, audits=(), audit_settings={})
-                data = build_data(bare)
+    def measure_cost(self) -> None:
+        """Train every method `ROUNDS` times in this process, in turn, and keep the processor time of each.
+
+        Then as often in a new process, whose memory is kept.
+        """
+        turns = [(turn, method) for turn in range(ROUNDS) for method in self.matrix.methods]
+        for turn, method in turns:
+            if (plan := self._bare(method)) is not None and (
+                key := f"{method}, {turn}"
+            ) not in self._times.found:
+                data = build_data(plan.recipe)
                 began = time.process_time()
                 with one_thread():
-                    run_grid([RunPlan(bare, method, 0)], data, None, None)
+                    run_grid([plan], data, None, None)
                 self._times.add(key, {"method": method, "seconds": time.process_time() - began})
+        for turn, method in turns:
+            if (plan := self._bare(method)) is not None and (
+                key := f"{method}, {turn}"
+            ) not in self._memory.found:
+                (found,) = run_grid([plan], build_data(plan.recipe), None, 1)
+                added = next(one.measurement for one in found.records if one.measurement.name == "memory")
+                self._memory.add(key, {"method": method, "MiB": added.value})
 
     def times(self) -> dict[str, float]:
         """The least processor time of a training run of each method, in seconds."""
-        found: dict[str, float] = {}
-        for row in self._times.found.values():
-            found[row["method"]] = min(row["seconds"], found.get(row["method"], math.inf))
-        return found
+        return _least(self._times, "seconds")
+
+    def memory(self) -> dict[str, float]:
+        """The least that a training run of each method adds to a new process at its peak, in MiB."""
+        return _least(self._memory, "MiB")
+
+    def _bare(self, method: str) -> RunPlan | None:
+        """Its first run without audits; None before the search."""
+        plan = self.plan(WHOLE, method, 0)
+        return plan and RunPlan(dataclasses.replace(plan.recipe, audits=(), audit_settings={}), method, 0)
 
     def _search_recipe(self, method: str) -> Recipe:
         return dataclasses.replace(self.matrix.recipe(WHOLE, method, 0), seeds=1)
@@ -227,6 +242,13 @@ class Work:
             "root": None,
         }
         return f"{method}, {identifier([settings, self.matrix.factors])}"
+
+
+def _least(kept: Kept, value: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for row in kept.found.values():
+        found[row["method"]] = min(row[value], found.get(row["method"], math.inf))
+    return found
 
 
 @dataclass(frozen=True)
@@ -273,7 +295,6 @@ def _few(per_class: int, head: str = "retrained") -> tuple[str, str, str, dict[s
 
 TEST = {"split": "test"}
 QUESTIONS = (
-    Question("memory", "What training adds to the process at its peak.", WHOLE, "training", "memory"),
     Question("error", "Of the network as it was trained, on test images.", WHOLE, "accuracy", "error", TEST),
     Question("1 label a class", "Error of new last layers trained on 1 image of each class.", *_few(1)),
     Question("10 labels", "The same, 10 images of each class.", *_few(10)),

@@ -24,7 +24,7 @@ Better = Literal["lower", "higher"]
 PAGE = "ledger.md"
 BASELINE = "plain"
 Values = Mapping[str, Mapping[int, float]]  # by method and seed
-LOGARITHM = ("nats", "MiB")  # units whose ratios are compared, as those of times
+LOGARITHM = ("nats",)  # units whose ratios are compared
 
 
 def write_page(folder: Path) -> Path:
@@ -58,8 +58,8 @@ def page(folder: Path) -> str:
         "zero; one in twenty cells without a difference is marked by chance.",
         _table(work),
         "\n".join(f"- **{one.title}**: {one.words}" for one in QUESTIONS),
-        f"Time and memory are in units of plain training's. Time is processor time of one thread, the less of {ROUNDS} "
-        "training runs of each method.",
+        f"Time and memory are in units of plain training's, each the less of {ROUNDS} training runs of a method: "
+        "processor time of one thread, and what training adds to a new process at its peak.",
         "## Who is best",
         "The lowest mean (or the highest, where that is better), and the methods that are not significantly worse over "
         "seeds, after Holm's adjustment for all comparisons with it. Methods with a run that collapsed or diverged are "
@@ -88,24 +88,24 @@ def _answers(work: Work, question: Question) -> tuple[Values, str, Better]:
 
 
 def _table(work: Work) -> str:
-    columns = [(one, *_answers(work, one)) for one in QUESTIONS]
-    times = work.times()
-    rows = [["method", "time", *(question.title for question, *_ in columns)]]
+    columns = [_answers(work, one) for one in QUESTIONS]
+    costs = work.times(), work.memory()
+    rows = [["method", "time", "memory", *(question.title for question in QUESTIONS)]]
     for method in work.matrix.methods:
-        time = f"{times[method] / times[BASELINE]:.1f}×" if {method, BASELINE} <= set(times) else "–"
-        cells = [_cell(method, *column, work.matrix.seeds) for column in columns]
-        rows.append([method, time, *cells])
+        factors = [
+            f"{cost[method] / cost[BASELINE]:.1f}×" if {method, BASELINE} <= set(cost) else "–"
+            for cost in costs
+        ]
+        cells = [_cell(method, *answers, work.matrix.seeds) for answers in columns]
+        rows.append([method, *factors, *cells])
     return markdown_table(rows)
 
 
-def _cell(method: str, question: Question, values: Values, unit: str, better: Better, seeds: int) -> str:
+def _cell(method: str, values: Values, unit: str, better: Better, seeds: int) -> str:
     if method not in values:
         return "–"
     mean = summarise(values[method]).mean
     plain = values.get(BASELINE, {})
-    if question.name == "memory":
-        base = summarise(plain).mean if plain else 0.0  # nothing is added where the process had it already
-        return printed(mean / base, "factor") if base else printed(mean, unit)
     text = printed(mean, unit)
     if method == BASELINE or min(len(values[method]), len(plain)) < seeds:  # unfinished: not judged
         return text
@@ -124,7 +124,7 @@ def _best(work: Work) -> str:
         values = {name: row for name, row in values.items() if not _bad(work, question.condition, name)}
         means = {name: summarise(row).mean for name, row in values.items()}
         whole = bool(values) and all(len(row) == work.matrix.seeds for row in values.values())
-        if not whole or question.name == "memory":
+        if not whole:
             continue
         best = (min if better == "lower" else max)(means, key=lambda name: means[name])
         compared = {

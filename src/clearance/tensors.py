@@ -29,21 +29,26 @@ def check_class_numbers(labels: Tensor, samples: int, classes: int) -> None:
             f"`labels` must be a tensor of int64 class numbers; got {type(labels).__name__}. Write "
             "torch.as_tensor(labels)."
         )
-    if labels.dtype != torch.int64:
-        raise TypeError(f"`labels` must be int64 class numbers; got {labels.dtype}. Write labels.long().")
     if labels.shape != (samples,):
         raise ValueError(
             f"`labels` must have shape ({samples},), one for each sample; got {tuple(labels.shape)}. "
-            "One-hot labels: labels.argmax(1)."
+            "One-hot labels: labels.argmax(1); mixed labels are not taken."
         )
+    if labels.dtype != torch.int64:
+        raise TypeError(f"`labels` must be int64 class numbers; got {labels.dtype}. Write labels.long().")
     traced = type(labels) is not Tensor or torch.compiler.is_compiling()
     if samples == 0 or labels.device.type != "cpu" or traced:
         return
     smallest, largest = (int(end) for end in torch.aminmax(labels))
     if smallest < 0 or largest >= classes:
+        remedy = (
+            "Number the classes from 0."
+            if classes > 1
+            else "Give the model two outputs; clearance.wrap does."
+        )
         raise ValueError(
             f"`labels` must lie in 0 .. {classes - 1}, because there are {classes} classes; got "
-            f"{smallest} .. {largest}. Number the classes from 0."
+            f"{smallest} .. {largest}. {remedy}"
         )
 
 
@@ -86,6 +91,7 @@ class Outputs:
         activations: Outputs of the layers asked for, by name; ``"input"`` is the images themselves.
         again: Makes the same outputs with a graph; None if they have one, or no layers were asked for.
         images: The images that they are of; None if they are not known.
+        mean: What the model subtracts from them; None if that is not known.
 
     >>> head = torch.nn.Linear(3, 2)
     >>> features = torch.ones(4, 3)
@@ -101,6 +107,7 @@ class Outputs:
     activations: Mapping[str, Tensor] = field(default_factory=dict)
     again: "Callable[[], Outputs] | None" = field(default=None, repr=False, compare=False)
     images: Tensor | None = field(default=None, repr=False, compare=False)
+    mean: Tensor | None = field(default=None, repr=False, compare=False)
 
     def with_head(self, head: Head) -> "Outputs":
         """The same features and graph, with another head's logits."""
@@ -164,7 +171,7 @@ class GivenOutputs(Outputs):
     """
 
     def __init__(self, logits: Tensor, features: Tensor | None = None) -> None:
-        given = {"logits": logits, "activations": {}, "again": None, "images": None}
+        given = {"logits": logits, "activations": {}, "again": None, "images": None, "mean": None}
         for name, value in (given if features is None else given | {"features": features}).items():
             object.__setattr__(self, name, value)
 
@@ -206,6 +213,10 @@ class LossTerms:
                 raise ValueError(
                     f"term {name!r} of a loss must be one number, a 0-dim tensor; got {got}. Average it."
                 )
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what a tensor would have."""
+        raise AttributeError(f"a loss returns LossTerms, which have no {name!r}; the number is .total")
 
     @cached_property
     def total(self) -> Tensor:

@@ -238,8 +238,8 @@ WRONG = {
     "text for an image": ([("a.png", 0)], "got str at index 0"),
     "label in words": ([(PIXELS[0], "cat")], "`labels` must be whole numbers"),
     "two labels": ([(PIXELS[0], [0, 1])], r"one whole number; got shape \(2,\) at index 0.*a DataLoader"),
-    "normalised": ([(PIXELS[0] * 9 - 3, 0)], "must lie in .* undo the normalisation"),
-    "loader of images": (DataLoader(TensorDataset(PIXELS)), "a dictionary with both; got list at 0"),
+    "normalised": ([(PIXELS[0] * 9 - 3, 0)], "must lie in .* leave the normalisation out"),
+    "loader of images": (DataLoader(TensorDataset(PIXELS)), "a dictionary with both; got list of 1 at 0"),
     "loader of vectors": (
         DataLoader(TensorDataset(PIXELS[:, 0, 0], torch.tensor(LABELS)), batch_size=2),
         r"images \(B, C, H, W\); got Tensor of shape \(2, 4\) with 2 labels",

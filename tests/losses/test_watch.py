@@ -10,11 +10,17 @@ import torch
 from torch import nn
 
 import clearance as cl
+from clearance.heads import GaussianMixture
 from clearance.losses import (
+    CenterLoss,
     CrossEntropyLoss,
+    GammaQuantile,
+    GaussianMixtureLoss,
     HingeLoss,
     LargeMarginLoss,
+    LargeMarginSoftmaxLoss,
     SquaredErrorLoss,
+    StepUp,
     SumLoss,
     TrainingWarning,
 )
@@ -74,10 +80,10 @@ def test_numbers_that_are_not_finite_are_said_once(bad):
 IMAGES = torch.rand(40, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 
 
-def shown(images, loss=None, module=None):
+def shown(images, loss=None, module=None, **normalisation):
     """What is said of these images in a loop of one's own, without a step."""
     torch.manual_seed(0)
-    model = Classifier(nn.Flatten(), nn.Linear(16, 10) if module is None else module)
+    model = Classifier(nn.Flatten(), nn.Linear(16, 10) if module is None else module, **normalisation)
     loss = loss or CrossEntropyLoss()
 
     def run():
@@ -105,6 +111,70 @@ def test_images_that_the_model_does_not_take_are_said_once(layers):
 def test_images_with_noise_or_normalised_by_the_caller_are_not_said():
     assert shown((IMAGES + 0.3).clamp(0, 1.3)) == []
     assert shown(4 * IMAGES - 1.5) == []
+    assert shown(IMAGES, mean=0.5, std=0.25) == []
+
+
+def test_images_that_are_normalised_twice_are_said_once():
+    (message,) = shown(4 * IMAGES - 1.5, mean=0.5, std=0.25)
+    assert "this Classifier normalises images in [0, 1] itself" in message
+
+
+def counted(loss, *, stepping, batches=60, head=None):
+    """What is said in batches of two classes in a loop that calls `after_step`, or never does."""
+    torch.manual_seed(0)
+    head, labels = head or nn.Linear(3, 2), torch.arange(8) % 2
+    x = torch.randn(8, 3, requires_grad=True)
+
+    def run():
+        for _ in range(batches):
+            outputs = Outputs(x, head(x), head)
+            loss(outputs, labels).total.backward()
+            if stepping:
+                loss.after_step(outputs, labels)
+
+    return said(run)
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (lambda: CenterLoss(3, 2), "the centres have not moved"),
+        (lambda: LargeMarginLoss(("logits",), every=4), "the margin counts 4-fold"),
+        (
+            lambda: LargeMarginLoss(("logits",), gamma=GammaQuantile(0.9)),
+            "gamma is each batch's own quantile",
+        ),
+        (lambda: LargeMarginSoftmaxLoss(), "the weight of softmax is still 1000"),
+        (lambda: SumLoss({"a": CrossEntropyLoss(), "b": CenterLoss(3, 2)}), "the centres have not moved"),
+    ],
+)
+def test_what_stands_still_without_after_step_is_said_once(loss, words):
+    assert counted(loss(), stepping=True) == []
+    (message,) = counted(loss(), stepping=False)
+    assert words in message
+    assert "call loss.after_step(outputs, labels)" in message
+
+
+def test_a_margin_of_the_mixture_that_follows_a_schedule_waits_for_after_step():
+    head = GaussianMixture(3, 2)
+    head.means.requires_grad_(requires_grad=False)
+    loss = GaussianMixtureLoss(alpha=StepUp(0.1, 2.0, every=10, most=1.0))
+    (message,) = counted(loss, stepping=False, head=head)
+    assert "alpha is still 0.1, as at the start" in message
+    assert counted(loss, stepping=True, head=head) == []
+
+
+def test_means_of_classes_that_no_optimiser_moves_are_said_once():
+    head = GaussianMixture(3, 2)
+    (message,) = counted(GaussianMixtureLoss(), stepping=True, head=head)
+    assert "the means of the classes have not changed in 50 batches" in message
+    (message,) = counted(CenterLoss(3, 2, update="gradient"), stepping=True)
+    assert "in the optimiser?" in message
+    loss = CenterLoss(3, 2, update="gradient")
+    optimizer = torch.optim.SGD(loss.parameters(), lr=0.1)
+    after_step = loss.after_step
+    loss.after_step = lambda *given: (optimizer.step(), after_step(*given))
+    assert counted(loss, stepping=True) == []
 
 
 def test_probabilities_in_place_of_logits_are_said_once_but_by_squared_error():

@@ -161,6 +161,11 @@ def test_std_must_be_above_zero(std):
         small(std=std)
 
 
+def test_a_normalisation_of_bytes_is_refused():
+    with pytest.raises(ValueError, match=r"must be for images in \[0, 1\].*divide both by 255"):
+        small(mean=127.5, std=127.5)
+
+
 def test_grey_levels_are_refused_before_they_are_taken_for_pixels():
     model = Classifier(nn.Flatten(), nn.Linear(16, 3))
     with pytest.raises(TypeError, match=r"floating point in \[0, 1\]; got torch.uint8. Divide"):

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from clearance.data import gaussian_images
+from clearance.losses import TrainingWarning
 from clearance.models import Classifier
 from clearance.training import FOCA
 from clearance.training.batch_norm import recalibrate_batch_norm
@@ -51,7 +52,8 @@ def test_in_evaluation_mode_it_is_normalised_by_the_running_statistics(data, wat
     spy, twin = watched(), copy.deepcopy(model).eval()
     way = FOCA(weak_heads=spy, per_class=3)
     rows = ClassBalancedDraws(data.labels, 3).draw(1, 3, way.generators(0)["head_batch"])
-    begin(way, model.eval(), data, sgd).step(data.images, data.labels)
+    with pytest.warns(TrainingWarning, match="in evaluation mode"):
+        begin(way, model.eval(), data, sgd).step(data.images, data.labels)
     torch.testing.assert_close(spy.calls[0][0][0], twin.features(data.images[rows[0]]).detach())
     assert int(model.extractor[2].num_batches_tracked) == 0
 

@@ -815,6 +815,7 @@ def test_the_extractor_is_as_before_even_where_a_step_fails(data, make_model, ha
     assert vars(model.extractor).get("forward") is (own if had else None)
 
 
+@pytest.mark.filterwarnings("ignore:the means of the classes have not changed")
 @pytest.mark.parametrize(("rate", "weight", "warned"), [(1e-9, 0.0, True), (3.0, 0.1, False)])
 def test_a_line_says_that_the_means_of_a_mixture_are_away_from_their_classes(rate, weight, warned, caplog):
     torch.manual_seed(0)

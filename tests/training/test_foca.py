@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearance import LossTerms
-from clearance.data import Augmentation, ImageSet
+from clearance.data import Augmentation, ImageSet, gaussian_images
 from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP, GaussianMixtureHeads, GradientHeads, HeadStack, HeadTraining, train_heads
 from clearance.heads.train import TrainedHeads
@@ -951,3 +951,37 @@ def test_a_loop_that_never_redraws_its_heads_is_said(data, make_model):
     training.after_step()
     for _ in range(49):
         training.loss(images, labels)
+
+
+def test_an_extractor_with_batch_normalisation_in_evaluation_mode_is_said_once(data):
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(data[0][0].numel(), 8), nn.BatchNorm1d(8))
+    model, way = Classifier(extractor, MLP((8, data.class_count))), FOCA(per_class=2)
+    training = way.start(model, data)
+    batch = data.batch(torch.arange(8))
+    training.loss(*batch)
+    model.eval()
+    with pytest.warns(TrainingWarning, match=r"evaluation mode.*call model.train\(\)"):
+        training.loss(*batch)
+    training.loss(*batch)
+
+
+def test_a_head_that_is_not_trained_yet_is_said_in_an_audit():
+    from clearance import audit
+
+    train, test = (gaussian_images(per_class=10, shape=(1, 4, 4), seed=seed) for seed in (0, 1))
+    model = Classifier(nn.Flatten(), MLP((16, train.class_count)))
+    training = FOCA(per_class=2, final_head=HeadTraining(steps=5, lr=0.1)).start(model, train)
+    audit(model, train=train, test=test, audits=["accuracy"])
+    training.loss(*train.batch(torch.arange(8)))
+    with pytest.warns(UserWarning, match=r"not trained yet: FOCA.*finish"):
+        audit(model, train=train, test=test, audits=["accuracy"])
+    training.finish()
+    audit(model, train=train, test=test, audits=["accuracy"])
+
+
+def test_an_optimiser_without_the_extractor_and_a_bare_module_are_refused(data, make_model):
+    way, model = FOCA(per_class=2), make_model()
+    with pytest.raises(ValueError, match=r"must hold the extractor's parameters.*way.trainable\(model\)"):
+        way.start(model, data, torch.optim.SGD(model.head.parameters(), lr=0.1))
+    with pytest.raises(TypeError, match="Classifier"):
+        way.start(model.extractor, data)

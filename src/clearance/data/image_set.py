@@ -475,8 +475,8 @@ def check_pixels(images: Tensor) -> None:
         remedy = (
             "divide by 255"
             if low >= 0
-            else "undo the normalisation: the model takes `mean` and `std`, and clearance.audit(..., normalised=True) "
-            "undoes them"
+            else "leave the normalisation out, and give its `mean` and `std` to wrap or Classifier; with these, "
+            "clearance.audit(..., normalised=True) undoes it"
         )
         raise ValueError(f"`images` must lie in [0, 1]; got values from {low:g} to {high:g}; {remedy}.")
 

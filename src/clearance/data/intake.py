@@ -270,8 +270,12 @@ def _pair_of(item: Any, columns: _Columns, place: int) -> tuple[Any, Any]:
         return item[image], item[label]
     raise ValueError(
         "every item of `data` must be a pair (image, label), or a dictionary with both; got "
-        f"{type(item).__name__} at {place}."
+        f"{_kind(item)} at {place}."
     )
+
+
+def _kind(item: Any) -> str:
+    return f"{type(item).__name__} of {len(item)}" if isinstance(item, tuple | list) else type(item).__name__
 
 
 def _usual_first(usual: tuple[str, ...], names: list[str]) -> list[str]:

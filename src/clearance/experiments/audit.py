@@ -128,6 +128,9 @@ def audit(
         ValueError: If an audit is unknown, the data are invalid, `test` is `train`, the model has fewer
             outputs than the data have classes, or a limit is out of range.
 
+    Warns:
+        UserWarning: If the model was trained by FOCA in your own loop and ``finish`` was not called.
+
     >>> import torch
     >>> from clearance.data import gaussian_images
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
@@ -138,6 +141,13 @@ def audit(
     ['test', 'train']
     """
     check_classifier(model)
+    if model.unfinished is not None:
+        warnings.warn(
+            f"the head of this model is not trained yet: {model.unfinished} trains it at the end; call `finish()` "
+            "of its training first.",
+            UserWarning,
+            stacklevel=2,
+        )
     if audits is not None and not isinstance(audits, str):  # AuditPlan raises for a string
         audits = list(audits)
     with _status(verbose=verbose) as progress:

@@ -506,7 +506,8 @@ def mixture_groups(
         ValueError: If a number is out of range.
 
     With ``fit``, for its `optimizer`: ``lambda moved: torch.optim.SGD(mixture_groups(moved, model.head, 0.05),
-    momentum=0.9)``. A schedule scales all groups alike.
+    momentum=0.9)``. A schedule that multiplies the rates keeps their ratios; OneCycleLR needs
+    ``max_lr=[group["lr"] for group in optimizer.param_groups]``.
 
     >>> head = GaussianMixture(4, 3, "diagonal")
     >>> network = nn.Sequential(nn.Linear(6, 4), head)

@@ -26,6 +26,8 @@ _STILL = 0.09  # share by which the logits' mean has moved
 _SHRUNK = 0.005  # spread of logits over a batch, as a share of the largest so far; many recover from 0.01
 _GROWN = 20.0  # times the first batch's loss, or guessing's
 _BRIGHT = 2.0  # from here on images were not meant to lie in [0, 1], if they have no negative values
+_DARK = -0.1  # below, they were normalised; noise may go a little below 0
+_FORGOTTEN = 50  # batches without `after_step`; fewer may be one step of accumulated gradients
 _ROUNDING = 0.01  # of the sum of probabilities in a low precision
 _CLASSIFIES = 0.15  # share of a batch that is right beyond that of its largest class
 
@@ -60,6 +62,9 @@ class Loss(nn.Module):
     reads_logits_only: bool = False
     sample_loss: Callable[[Tensor, Tensor], Tensor] | None = None
     _watched = True  # a part of a sum is not
+    _without_steps: str | None = None  # what goes wrong if `after_step` is never called; None if nothing does
+    _batches, _batches_since = 0, 0  # in all, and since the last `after_step`
+    _first_weights: Tensor | None = None
     # see `TrainingWatch`, "not begun"; more for a loss that moves the mean of all logits faster
     _still = 0.004
     _takes_probabilities = False  # whether it also makes sense after a softmax
@@ -88,7 +93,35 @@ class Loss(nn.Module):
                 given[1] if len(given) > 1 else named["labels"],
                 terms,
             )
+        if self.training and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            self._count_batch(given[0] if given else named["outputs"])
         return terms
+
+    def _count_batch(self, outputs: Outputs) -> None:
+        self._batches += 1
+        weights, before = self._weights_of_classes(outputs), self._first_weights
+        if weights is not None and before is None:
+            self._first_weights = weights.detach().clone()
+        elif (
+            weights is not None
+            and before is not None
+            and self._batches == _FORGOTTEN
+            and bool(weights.eq(before).all())
+        ):
+            warnings.warn(
+                f"the means of the classes have not changed in {_FORGOTTEN} batches; are the parameters of the loss "
+                "and of the model's head in the optimiser?",
+                TrainingWarning,
+                stacklevel=3,
+            )
+        self._batches_since += 1
+        if self._batches_since == _FORGOTTEN and self._without_steps is not None:
+            warnings.warn(
+                f"{self._without_steps}, after {_FORGOTTEN} batches without `after_step`; call "
+                "loss.after_step(outputs, labels) after each step of the optimiser.",
+                TrainingWarning,
+                stacklevel=3,
+            )
 
     @property
     def _watch(self) -> "TrainingWatch":
@@ -98,12 +131,19 @@ class Loss(nn.Module):
         )
         return watch
 
+    def _weights_of_classes(self, outputs: Outputs) -> Tensor | None:
+        """Means or centres that the optimiser should move, if there are any."""
+        del outputs
+        return None
+
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """The loss of a batch: named 0-dim terms, already weighted, averaged over samples."""
         raise NotImplementedError
 
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:
-        """Called without gradient after each optimiser step; does nothing by default."""
+        """Called without gradient after each optimiser step; does nothing but count by default."""
+        del outputs, labels
+        self._batches_since = 0
 
 
 def _gathered(*tensors: Tensor) -> tuple[Outputs, Tensor]:
@@ -178,7 +218,8 @@ class TrainingWatch:
 
     - *not finite*: a loss or a logit is NaN or infinite, but no pixel is; in the first batch the start is to blame;
     - *images*, where ``model.outputs`` gave them: one is NaN or infinite; or all values are at least 0 and one is above
-      2, as in bytes, where the model takes [0, 1];
+      2, as in bytes, where the model takes [0, 1]; or one is below -0.1 and
+      the model normalises them itself;
     - *probabilities*: all logits are at least 0 and below 1, and in every row their sum is 1;
     - *exploded*: from batch 10 on, the loss is above 20 times that of the first batch and 20 log C; or it is above that
       of the first batch, and cross-entropy is above 4 log C, above 12, and above four times that of the first batch;
@@ -239,12 +280,13 @@ class TrainingWatch:
         """
         self.batches += 1
         if self.batches in _EARLY or self.batches % _EVERY == 0:
-            self._check(
-                outputs.logits.detach(), labels, loss.total.detach(), getattr(outputs, "images", None)
-            )
+            images, mean = getattr(outputs, "images", None), getattr(outputs, "mean", None)
+            self._check(outputs.logits.detach(), labels, loss.total.detach(), images, mean)
 
     @torch.no_grad()
-    def _check(self, logits: Tensor, labels: Tensor, total: Tensor, images: Tensor | None) -> None:
+    def _check(
+        self, logits: Tensor, labels: Tensor, total: Tensor, images: Tensor | None, subtracted: Tensor | None
+    ) -> None:
         samples, classes = logits.shape[-2:]
         if samples < 8 or classes < 2 or labels.shape != (samples,) or labels.is_floating_point():
             return
@@ -264,16 +306,19 @@ class TrainingWatch:
         (least, most), off = torch.aminmax(heads), (heads.sum(dim=-1) - 1).abs().amax()
         # of images NaN if any is; without images two numbers that are not read
         darkest, brightest = (spread, spread) if images is None else torch.aminmax(images.detach())
-        *judged, least, most, off, darkest, brightest = torch.stack([
+        moves = logits.new_zeros(()) if subtracted is None else subtracted.abs().amax()
+        ends = darkest, brightest, moves
+        *judged, least, most, off, darkest, brightest, moves = torch.stack([
             one.double().to(logits.device)
-            for one in (total, entropy, right, chosen, own, spread, moved, apart, least, most, off, darkest, brightest)
+            for one in (total, entropy, right, chosen, own, spread, moved, apart, least, most, off, *ends)
         ]).tolist()  # fmt: skip
         probabilities = least >= 0 and off < _ROUNDING and most < 1 and not self._takes_probabilities
-        ends = None if images is None else (darkest, brightest)
-        if self._takes(ends, probabilities=probabilities):
+        if self._takes(
+            None if images is None else (darkest, brightest), twice=moves > 0, probabilities=probabilities
+        ):
             self._judge(math.log(classes), *judged)
 
-    def _takes(self, ends: tuple[float, float] | None, *, probabilities: bool) -> bool:
+    def _takes(self, ends: tuple[float, float] | None, *, twice: bool, probabilities: bool) -> bool:
         """Whether the images, with values between these ends, are finite; else nothing follows from the loss."""
         if ends is not None and not all(map(math.isfinite, ends)):
             self._say("images", "hold NaN or infinity, and so will the weights; repair or drop them")
@@ -282,6 +327,12 @@ class TrainingWatch:
             self._say(
                 "images",
                 f"have values from {ends[0]:.3g} to {ends[1]:.4g}, and a Classifier takes [0, 1]; divide bytes by 255",
+            )
+        if ends is not None and ends[0] < _DARK and twice:
+            self._say(
+                "images",
+                f"have values from {ends[0]:.3g} to {ends[1]:.3g}, and this Classifier normalises images in [0, 1] "
+                "itself; leave the normalisation out before it",
             )
         if probabilities:
             self._say(
@@ -351,7 +402,7 @@ class TrainingWatch:
             return
         remedy = {
             "not begun": "the network answers all images alike, and the learning rate is probably too small to change "
-            "that soon; raise it, or put normalisation between the layers",
+            "that soon; raise it, or put normalisation between the layers (while a warm-up still raises it, wait)",
             "stalled": "the learning rate is probably too small or too large; check also that labels belong to images",
         }.get(cause, "the learning rate is probably too large; lower it, or clip the gradient's norm")
         self._warning(f"training has {_SAID[cause]} after {self.batches} batches: {seen}; {remedy}.")

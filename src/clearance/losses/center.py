@@ -1,6 +1,5 @@
 """Center loss: cross-entropy, and features pulled to their class centre, Wen et al. (2016)."""
 
-import warnings
 from typing import Literal
 
 import torch
@@ -9,12 +8,11 @@ from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
 from clearance.heads.gaussian_mixture import own_half_distance
-from clearance.losses._loss import Loss, TrainingWarning, check_labels
+from clearance.losses._loss import Loss, check_labels
 from clearance.losses.cross_entropy import cross_entropy
 from clearance.tensors import LossTerms, Outputs
 
 CentreUpdate = Literal["paper", "gradient"]
-_FORGOTTEN = 50  # batches without `after_step`; fewer may be one step of accumulated gradients
 
 
 def centre_shift(features: Tensor, labels: Tensor, centres: Tensor) -> Tensor:
@@ -78,7 +76,6 @@ class CenterLoss(Loss):
     """
 
     centres: Tensor
-    _unmoved = 0  # batches of training since the last `after_step`
 
     def __init__(
         self,
@@ -116,24 +113,25 @@ class CenterLoss(Loss):
         if self.cross_entropy_weight > 0:
             softmax = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()
             terms = {"cross_entropy": softmax, **terms}
-        if self.training and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            self._count()
         return LossTerms(terms)
 
-    def _count(self) -> None:
-        self._unmoved += 1
-        if self._unmoved == _FORGOTTEN and self.update == "paper":
-            warnings.warn(
-                f"the centres have not moved in {_FORGOTTEN} batches, so features are only pulled to where centres "
-                "were; call loss.after_step(outputs, labels) after each step of the optimiser.",
-                TrainingWarning,
-                stacklevel=6,
-            )
+    def _weights_of_classes(self, outputs: Outputs) -> Tensor | None:
+        del outputs
+        return self.centres if self.update == "gradient" else None
+
+    @property
+    def _without_steps(self) -> str | None:  # type: ignore[override]
+        gradient = self.update == "gradient"
+        return (
+            None
+            if gradient
+            else "the centres have not moved, so features are only pulled to where centres were"
+        )
 
     @torch.no_grad()
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:
         """Move the centres of the classes in the batch if `update` is ``"paper"``."""
-        self._unmoved = 0
+        super().after_step(outputs, labels)
         if self.update == "paper":
             shift = centre_shift(outputs.features, labels, self.centres)
             self.centres.sub_(shift, alpha=self.rate)

@@ -98,6 +98,14 @@ class GaussianMixtureLoss(Loss):
         """The margin at this step."""
         return self.alpha if isinstance(self.alpha, float) else self.alpha(int(self.steps))
 
+    def _weights_of_classes(self, outputs: Outputs) -> Tensor | None:
+        means = _mixture_of(outputs).means
+        return means if means.requires_grad else None
+
+    @property
+    def _without_steps(self) -> str | None:  # type: ignore[override]
+        return f"alpha is still {self.current_alpha:g}, as at the start" if "steps" in self._buffers else None
+
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``classification``, ``likelihood`` and ``variance_prior``, without those whose weight is 0."""
         check_labels(outputs.logits, labels)
@@ -125,6 +133,7 @@ class GaussianMixtureLoss(Loss):
             UserWarning: Once if variances lie on their floor, and once if features lie so far from the means
                 that float32 rounds away the differences between classes.
         """
+        super().after_step(outputs, labels)
         if "steps" in self._buffers:
             self.steps += 1
         if self._steps_seen % CHECK_EVERY == 0 and isinstance(outputs.head, GaussianMixture):

@@ -303,6 +303,12 @@ class LargeMarginLoss(Loss):
                 f"{self.every}. Raise `cross_entropy_weight`."
             )
 
+    @property
+    def _without_steps(self) -> str | None:  # type: ignore[override]
+        if self.every > 1:
+            return f"every batch was the first of {self.every}, so that the margin counts {self.every}-fold in all"
+        return "gamma is each batch's own quantile, and none is fixed" if self.margins.from_data else None
+
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``margin`` and, unless its weight is 0, ``cross_entropy``."""
         check_pairs(outputs.logits, None)
@@ -323,7 +329,7 @@ class LargeMarginLoss(Loss):
     @torch.no_grad()
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:
         """Count the step; update the margins that come from data."""
-        del outputs, labels
+        super().after_step(outputs, labels)
         self.margins.after_step()
         if "steps" in self._buffers:
             self.steps += 1

@@ -72,6 +72,7 @@ class SumLoss(Loss):
     @torch.no_grad()
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:
         """Call ``after_step`` of every part."""
+        super().after_step(outputs, labels)
         for part in self.parts.values():
             assert isinstance(part, Loss)
             part.after_step(outputs, labels)

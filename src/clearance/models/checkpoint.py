@@ -365,7 +365,7 @@ def _check_some(checkpoint: Checkpoint, wanted: Mapping[str, Tensor], given: Map
         raise ValueError(
             f"{checkpoint} must hold the weights of this module; got no name that fits. The module has "
             f"{_listed(wanted)}; the checkpoint has {_listed(checkpoint.tensors)}. Build the module that it was "
-            "saved from, or name another entry."
+            "saved from (a Classifier, if names begin with 'extractor.'), or name another entry."
         )
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from clearance._checks import check_choice
 from clearance.data.preprocessing import Preprocessing
+from clearance.models.given import check_of_unit_images
 from clearance.tensors import Head, Outputs, head_logits
 
 ALWAYS = ("features", "logits")  # part of every classifier's outputs
@@ -129,6 +130,9 @@ class Classifier(nn.Module):
         None  # where a module was wrapped, the name of its head; empty where its input is no one vector
     )
     order: tuple[int, ...] | None = None  # the module's outputs, in the order of the classes
+    unfinished: str | None = (
+        None  # the way of training that has moved it, and that trains its head at the end
+    )
 
     def __init__(
         self,
@@ -144,6 +148,7 @@ class Classifier(nn.Module):
         self.register_buffer("std", torch.as_tensor(std, dtype=torch.float32).reshape(-1, 1, 1))
         if not bool((self.std > 0).all()):
             raise ValueError(f"`std` must be above 0 in every channel; got {std}.")
+        check_of_unit_images("mean", self.mean.flatten().tolist())
 
     def features(self, images: Tensor) -> Tensor:
         """The head's input for these images, shape (B, D)."""
@@ -213,7 +218,7 @@ class Classifier(nn.Module):
             reader = self.head if head is None else head
             logits = _asked(partial(head_logits, reader), features)
         activations.update(recorded)
-        return Outputs(features, logits, reader, activations, again, images)
+        return Outputs(features, logits, reader, activations, again, images, self.mean)
 
     def _again(self, images: Tensor, layers: Sequence[str], head: Head | None) -> Outputs:
         """The same outputs with a graph, which starts at the images."""

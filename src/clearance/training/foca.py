@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -187,6 +187,7 @@ class FOCATraining(Training):
         optimizer: torch.optim.Optimizer | None,
         generators: Generators,
     ) -> None:
+        check_classifier(model)
         HeadStack.of(model.head)  # refuses a head that cannot be stacked before anything has moved
         self._device = device_of(model)
         data = open_images(data)
@@ -199,10 +200,12 @@ class FOCATraining(Training):
         self.steps = self.drawn_heads = self.diverged_heads = 0
         # batches of the step in progress; None for one without heads
         self._seen: list[tuple[Outputs, Tensor] | None] = []
-        self._warned_of_heads = False
+        self._warned_of_heads = self._warned_of_mode = False
         self.heads: HeadStack | None = None
         self.first_unit: Tensor | None = None
         self._moved = list(way.trainable(model))
+        if optimizer is not None:
+            _check_moves(optimizer, self._moved)
         copy_from_first(model, way.loss)
 
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
@@ -240,6 +243,8 @@ class FOCATraining(Training):
                 DistributedDataParallel, which then averages the gradients.
         """
         check_batch(images, labels, self.data)
+        self.model.unfinished = "FOCA"
+        self._warn_of_evaluation_mode()
         place = self.steps % self.way.reuse
         if place == 0 and not self._seen:
             drawn = self._draw_heads()
@@ -286,6 +291,7 @@ class FOCATraining(Training):
         Warns:
             UserWarning: If features have grown too much.
         """
+        self.model.unfinished = None
         if self.way.recalibrate:
             recalibrate_batch_norm(self.model, self.data)
         features = extract_features(self.model, self.data)
@@ -314,7 +320,11 @@ class FOCATraining(Training):
         return self.weakness.take()
 
     def state_dict(self) -> dict[str, Any]:
-        """The position in the cycle of reuse, the heads in use, and the pool's content."""
+        """The position in the cycle of reuse, the heads in use, and the pool's content.
+
+        Without the states of `generators`: a caller who wants the same draws after resuming saves them, as ``fit``
+        does.
+        """
         heads = None if self.heads is None else self.heads.parameters
         return {
             "steps": self.steps,
@@ -368,6 +378,20 @@ class FOCATraining(Training):
                 stacklevel=3,
             )
 
+    def _warn_of_evaluation_mode(self) -> None:
+        if not self._warned_of_mode and any(
+            not one.training and one.track_running_stats
+            for one in self.model.extractor.modules()
+            if isinstance(one, nn.modules.batchnorm._BatchNorm)
+        ):
+            self._warned_of_mode = True
+            warnings.warn(
+                "the extractor's batch normalisation is in evaluation mode, in which it does not bound the scale of "
+                "features, and weak heads follow that scale; call model.train() before the step.",
+                TrainingWarning,
+                stacklevel=3,
+            )
+
     def _warn_of_runaway(self, features: Tensor) -> None:
         if self.first_unit is None:
             return
@@ -386,6 +410,19 @@ class FOCATraining(Training):
         if self.way.mode == "average":
             return heads
         return heads.select(torch.tensor([place % len(heads)]))
+
+
+def _check_moves(optimizer: torch.optim.Optimizer, moved: Sequence[nn.Parameter]) -> None:
+    """Raise ValueError for an optimiser with none of the parameters that a step should move."""
+    wanted, held = (
+        set(map(id, moved)),
+        {id(one) for group in optimizer.param_groups for one in group["params"]},
+    )
+    if not wanted & held:
+        raise ValueError(
+            "`optimizer` must hold the extractor's parameters; got one with none of them. Make it of "
+            "way.trainable(model)."
+        )
 
 
 def _loss_over_heads(loss: Loss, outputs: Outputs, labels: Tensor, heads: HeadStack) -> LossTerms:
