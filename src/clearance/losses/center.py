@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
 from clearance.heads.gaussian_mixture import own_half_distance
 from clearance.losses._loss import Loss, TrainingWarning, check_labels
-from clearance.losses.cross_entropy import cross_entropy
+from clearance.losses.cross_entropy import with_cross_entropy
 from clearance.tensors import LossTerms, Outputs
 
 CentreUpdate = Literal["paper", "gradient"]
@@ -113,12 +113,9 @@ class CenterLoss(Loss):
         dtype = torch.promote_types(torch.promote_types(features.dtype, self.centres.dtype), torch.float32)
         distance = own_half_distance(features.to(dtype), self.centres.to(dtype), labels)
         terms = {"center": self.weight * distance.mean()}
-        if self.cross_entropy_weight > 0:
-            softmax = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()
-            terms = {"cross_entropy": softmax, **terms}
         if self.training and torch.is_grad_enabled() and not torch.compiler.is_compiling():
             self._count()
-        return LossTerms(terms)
+        return with_cross_entropy(terms, self.cross_entropy_weight, outputs, labels)
 
     def _count(self) -> None:
         self._unmoved += 1
