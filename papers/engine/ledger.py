@@ -257,12 +257,12 @@ def table(report: Report, rows: Sequence[TableRow], methods: Sequence[str], base
 
 def cost_in_words(report: Report, method: str, baseline: str) -> str:
     """Time and memory of a method as factors of the baseline's; empty where neither was measured."""
-    parts = []
-    for quantity in COST:
-        one = quantity.compared(report, method, baseline)
-        if one is not None and one.difference is not None:
-            parts.append(f"{_factor(one)} the {quantity.label}")
-    return " and ".join(parts)
+    compared = ((quantity.label, quantity.compared(report, method, baseline)) for quantity in COST)
+    return " and ".join(
+        f"{_factor(one)} the {label}"
+        for label, one in compared
+        if one is not None and one.difference is not None
+    )
 
 
 def cost_cells(report: Report, method: str, baseline: str) -> list[str]:

@@ -308,23 +308,16 @@ def _run(name: str, seed: int, settings: ToySettings, directory: Path, listener:
         Recipe(dataset=DATASET, epochs=VARIANTS[name].epochs(settings), methods={name: Method()}), name, seed
     )
     steps: list[int] = []
-    listener(plan, {"event": "start"})
-    on_step = _passing_on(plan, listener, steps)
-    result = train_variant(VARIANTS[name], data, settings, seed, run_dir=folder, on_step=on_step)
-    listener(plan, {"event": "done", "status": str(result.status)} if steps else {"event": "kept"})
-    return ToyRun(name, seed, data, result)
-
-
-def _passing_on(plan: RunPlan, listener: Listener, steps: list[int]) -> Callable[[Progress], None]:
-    """A listener that passes progress on at intervals, and collects every step in `steps`."""
 
     def pass_on(progress: Progress) -> None:
         steps.append(progress.step)
         if progress.step % STEPS_BETWEEN_NEWS == 0:
-            news: Mapping[str, Any] = {"event": "step", "step": progress.step, "steps": progress.steps}
-            listener(plan, news)
+            listener(plan, {"event": "step", "step": progress.step, "steps": progress.steps})
 
-    return pass_on
+    listener(plan, {"event": "start"})
+    result = train_variant(VARIANTS[name], data, settings, seed, run_dir=folder, on_step=pass_on)
+    listener(plan, {"event": "done", "status": str(result.status)} if steps else {"event": "kept"})
+    return ToyRun(name, seed, data, result)
 
 
 # What is measured on a trained panel of Fig. 1: how point-like its classes are, and what one pair teaches.
@@ -578,7 +571,7 @@ class Frame:
         return coordinates @ self.axes + self.middle
 
 
-def weak_heads(run: ToyRun, settings: ToySettings, count: int = HEADS) -> HeadStack:
+def weak_heads(run: ToyRun, settings: ToySettings) -> HeadStack:
     """Heads as FOCA draws them for this kind of head, each on one random pair of the trained panel's points.
 
     Joint training meets no such heads; they are drawn on its features in the same way.
@@ -586,10 +579,9 @@ def weak_heads(run: ToyRun, settings: ToySettings, count: int = HEADS) -> HeadSt
     Args:
         run: The panel.
         settings: Of the toy.
-        count: How many.
     """
     model, head = run.result.model, VARIANTS[run.variant].head
-    features, pairs = extract_features(model, run.data), random_pairs(run.data.labels, count, run.seed)
+    features, pairs = extract_features(model, run.data), random_pairs(run.data.labels, HEADS, run.seed)
     first = feature_unit(extract_features(toy_classifier(head, run.seed), run.data))  # as FOCA's first draw
     drawer = PairHeads(settings.penalty) if head == "linear" else WEAK_MLP
     labels = run.data.labels[pairs]

@@ -188,14 +188,6 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {"co_adaptation": {"per_class": [1, 
 WAYS = (SAME_COST, SAME_STEPS, FOCA)
 
 
-@dataclasses.dataclass(frozen=True)
-class Study:
-    """What every part of the study is given."""
-
-    chosen: Task
-    request: StudyRequest
-
-
 def run(request: StudyRequest) -> Path:
     """Run the study and write its ledger.
 
@@ -208,20 +200,20 @@ def run(request: StudyRequest) -> Path:
         ValueError: If no network could be trained to start from.
     """
     root = request.root
-    study = Study(task(root, request.out), request)
-    count = request.seeds_or(study.chosen.start.seeds)
-    methods, tried = _search(study)
-    starts, found = _plain_networks(study, study.chosen.start, count)
-    data = build_data(study.chosen.target)
+    chosen = task(root, request.out)
+    count = request.seeds_or(chosen.start.seeds)
+    methods, tried = _search(chosen, request)
+    starts, found = _plain_networks(request, chosen.start, count)
+    data = build_data(chosen.target)
     found += [_before(path, data, seed) for seed, path in starts.items()]
-    plans = [_plan(study.chosen, n, m, path, s) for s, path in starts.items() for n, m in methods.items()]
+    plans = [_plan(chosen, n, m, path, s) for s, path in starts.items() for n, m in methods.items()]
     found += request.grid(plans, data)
     settings = {
         "dataset": data.train.name,
         "seeds": count,
         "audit_settings": SETTINGS,
-        "start": {**to_tree(study.chosen.start), "root": None if root is None else "given"},
-        "epochs": dict(study.chosen.epochs),
+        "start": {**to_tree(chosen.start), "root": None if root is None else "given"},
+        "epochs": dict(chosen.epochs),
         "methods": {name: to_tree(method) for name, method in methods.items()},
     }
     command = COMMAND if root is None else f"{COMMAND} --root ROOT"
@@ -230,11 +222,13 @@ def run(request: StudyRequest) -> Path:
     return write_ledger(report, tried, request.out)
 
 
-def _plain_networks(study: Study, start: Recipe, count: int) -> tuple[dict[int, Path], list[RunFindings]]:
+def _plain_networks(
+    request: StudyRequest, start: Recipe, count: int
+) -> tuple[dict[int, Path], list[RunFindings]]:
     """The directories of plainly trained networks by seed, and the notes of those that broke down."""
     plans = [RunPlan(start, "plain", seed) for seed in range(count)]
-    found = study.request.grid(plans, build_data(start))
-    folders = {plan.seed: study.request.runs / plan.folder for plan in plans}
+    found = request.grid(plans, build_data(start))
+    folders = {plan.seed: request.runs / plan.folder for plan in plans}
     ready = {seed: folder for seed, folder in folders.items() if (folder / "model.json").exists()}
     broken = [f.note for f in found if f.note is not None and f.note.seed not in ready]
     if not ready:
@@ -242,15 +236,14 @@ def _plain_networks(study: Study, start: Recipe, count: int) -> tuple[dict[int, 
     return ready, [RunFindings(dataclasses.replace(note, method=BEFORE), (), ()) for note in broken]
 
 
-def _search(study: Study) -> tuple[dict[str, Method], list[Tried]]:
+def _search(chosen: Task, request: StudyRequest) -> tuple[dict[str, Method], list[Tried]]:
     """The best learning rate of each way to go on, by one-image error on a split of train; one network."""
-    chosen = study.chosen
     held_out = HELD_OUT if chosen.shared else 0.0
-    starts, _ = _plain_networks(study, dataclasses.replace(chosen.start, held_out=held_out), 1)
+    starts, _ = _plain_networks(request, dataclasses.replace(chosen.start, held_out=held_out), 1)
     split = dataclasses.replace(chosen, target=dataclasses.replace(chosen.target, held_out=HELD_OUT))
     trials = [(way, _method(chosen, way, factor)) for way in WAYS for factor in FACTORS]
     plans = [_plan(split, way, method, starts[0], 0) for way, method in trials]
-    found = study.request.grid(plans, build_data(split.target))
+    found = request.grid(plans, build_data(split.target))
     tried = [
         Tried(way, method.lr, _one_image_error(f)) for (way, method), f in zip(trials, found, strict=True)
     ]

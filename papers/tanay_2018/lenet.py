@@ -4,7 +4,7 @@ import io
 import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def measured_network(task: Tree, root: str | None, folder: str) -> Tree:
     measured = [m for one in found for m in one.measurements]
     filters = result.model.state_dict()["extractor.conv1.weight"][:, 0]
     return {
-        **_records([*measured, _gap(measured, len(test))], task),
+        "records": [one.to_json() for one in _records([*measured, _gap(measured, len(test))], task)],
         "status": str(result.status),
         "seconds": result.seconds,
         "history": result.history,
@@ -123,7 +123,8 @@ def attacked_network(task: Tree, root: str | None, folder: str) -> Tree:
         "norm_at_confidence": _where(hit.distance, hit.success),
         "minimum_norm": _where(near.distance, near.success & (near.distance > 0)),
     }
-    return {**_records(numbers, task), "lengths": lengths, "sheet": sheet.columns}
+    records = [one.to_json() for one in _records(numbers, task)]
+    return {"records": records, "lengths": lengths, "sheet": sheet.columns}
 
 
 def paired_lengths(found: Mapping[str, Tree], tasks: Mapping[str, Tree]) -> list[Record]:
@@ -139,7 +140,7 @@ def paired_lengths(found: Mapping[str, Tree], tasks: Mapping[str, Tree]) -> list
     for name, tree in found.items():
         if tree["lengths"] is not None:
             pairs.setdefault((tasks[name]["init"], tasks[name]["seed"]), []).append(name)
-    records = []
+    records: list[Record] = []
     for names in pairs.values():
         lengths = {(name, kind): row for name in names for kind, row in found[name]["lengths"].items()}
         common = [k for k, values in enumerate(zip(*lengths.values(), strict=True)) if None not in values]
@@ -148,7 +149,7 @@ def paired_lengths(found: Mapping[str, Tree], tasks: Mapping[str, Tree]) -> list
         for (name, measure), row in lengths.items():
             mean = statistics.fmean(row[k] for k in common)
             one = Measurement(AUDIT, measure, mean, "pixel units", len(common), better="higher")
-            records += [Record.from_json(each) for each in _records([one], tasks[name])["records"]]
+            records += _records([one], tasks[name])
     return records
 
 
@@ -169,7 +170,7 @@ def errors_on_the_way(found: Mapping[str, Tree], tasks: Mapping[str, Tree]) -> l
                         context={"split": split, "epoch": row["epoch"]})
             for row in tree["history"] if row["epoch"] in LANDMARKS for split, n in shown.items()
         ]  # fmt: skip
-        records += [Record.from_json(row) for row in _records(errors, tasks[name])["records"]]
+        records += _records(errors, tasks[name])
     return records
 
 
@@ -177,12 +178,12 @@ def _where(values: Tensor, counted: Tensor) -> list[float | None]:
     return [float(value) if one else None for value, one in zip(values, counted.tolist(), strict=True)]
 
 
-def _records(measurements: Iterable[Measurement], task: Tree) -> Tree:
+def _records(measurements: Iterable[Measurement], task: Tree) -> list[Record]:
     method = next(name for name, decay in DECAYS.items() if decay == task["decay"])
-    rows = [Record(task["dataset"], method, task["seed"], m).to_json() for m in measurements]
-    for row in rows:
-        row["context"] = {**row["context"], "init": task["init"]}
-    return {"records": rows}
+    return [
+        Record(task["dataset"], method, task["seed"], replace(m, context={**m.context, "init": task["init"]}))
+        for m in measurements
+    ]
 
 
 def _logits(model: Classifier, data: ImageSet) -> Tensor:

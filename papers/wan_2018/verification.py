@@ -7,10 +7,10 @@ pixels alone.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from clearance import load_dataset
 from clearance.audits import Likelihood
@@ -210,6 +210,8 @@ def sections(report: Report, dataset: str) -> list[str]:
         for r in radii
     ]
     areas = _areas(AtLearned, ATTACKED, radii)
+    at_means = _areas(TableRow, {**ATTACKED, "score": CLASS_MEAN}, radii)
+    known = {**KNOWN, "attacked": MAHALANOBIS, "score": MAHALANOBIS}
     text = [
         "## How well each loss's own likelihood separates FGSM images from ordinary ones",
         "At the means that training has learned: of `gm` and `lgm` those of the mixture, of `center` its centres.",
@@ -227,10 +229,10 @@ def sections(report: Report, dataset: str) -> list[str]:
         ),
         "## The same by the distance to the mean of the predicted class's training features",
         "At class means, of every loss alike.",
-        method_table(report, _areas(_by(CLASS_MEAN), ATTACKED, radii), dataset),
-        *margin_note(report, _areas(_by(CLASS_MEAN), ATTACKED, radii)),
+        method_table(report, at_means, dataset),
+        *margin_note(report, at_means),
         "## The same by Mahalanobis distances, fitted to every network afterwards",
-        method_table(report, _areas(_by(MAHALANOBIS), ATTACKED, radii), dataset),
+        method_table(report, _areas(TableRow, {**ATTACKED, "score": MAHALANOBIS}, radii), dataset),
         "## Share of right images for which an attack that knows the likelihood finds a wrong one that passes",
         f"Of {images_note(report, AUDIT, 'evasion', {})}, above the threshold that rejects 5 % of ordinary ones. It "
         "is a lower bound: another attack may find more.",
@@ -242,7 +244,7 @@ def sections(report: Report, dataset: str) -> list[str]:
         "made from.",
         method_table(report, _areas(OwnScore, KNOWN, radii), dataset),
         "## The same by Mahalanobis distances, which the attack then knows",
-        method_table(report, _areas(_by(MAHALANOBIS), {**KNOWN, "attacked": MAHALANOBIS}, radii), dataset),
+        method_table(report, _areas(TableRow, known, radii), dataset),
     ]
     kinds = {
         f"{kind}, epsilon {radius:g}": {**context, "epsilon": radius}
@@ -258,14 +260,14 @@ def sections(report: Report, dataset: str) -> list[str]:
 
 
 def _areas(
-    quantity: Callable[..., TableRow],
+    quantity: type[TableRow],
     context: dict[str, Scalar],
     radii: Sequence[float],
     measure: str = CURVE,
 ) -> list[Column]:
     """The area under the ROC curve, or another measure, at every radius, by a score that `quantity` picks."""
     prefix = "" if measure == CURVE else f"{measure.upper()}, "
-    better = "lower" if measure == "fpr95" else "higher"
+    better: Literal["lower", "higher"] = "lower" if measure == "fpr95" else "higher"
     return [
         Column(
             f"{prefix}epsilon {r:g}",
@@ -273,17 +275,6 @@ def _areas(
         )
         for r in radii
     ]
-
-
-def _by(score: str) -> Callable[..., TableRow]:
-    """A quantity of one score, the same for every method."""
-
-    def quantity(
-        label: str, audit: str, name: str, *, context: Mapping[str, Scalar], better: Any
-    ) -> TableRow:
-        return TableRow(label, audit, name, context={**context, "score": score}, better=better)
-
-    return quantity
 
 
 def every_score(report: Report, context: dict[str, Scalar], dataset: str) -> str:

@@ -39,10 +39,16 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
     """Raise ValueError unless `value` is one of `choices`; the message suggests the closest."""
     known = list(choices)
     if value not in known:
-        within = [one for one in known if one.endswith(f".{value}")]  # its name inside something else
-        near = within[:1] or difflib.get_close_matches(str(value), known, n=1, cutoff=0.5)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, known))}; got {value!r}.{hint}")
+        raise ValueError(
+            f"`{name}` must be one of {', '.join(map(repr, known))}; got {value!r}.{did_you_mean(value, known)}"
+        )
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """The end of a message about a misspelt name: the closest of those known, if any is close."""
+    within = [one for one in known if one.endswith(f".{name}")]  # its name inside something else
+    near = within[:1] or difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _is_number(value: object) -> bool:

@@ -63,9 +63,7 @@ def stacked(items):
     return {"pixel_values": torch.stack(images), "labels": torch.tensor([item["label"] for item in items])}
 
 
-class Named(torch.utils.data.Dataset[Any]):
-    classes = ("ant", "bee", "cow")
-
+class Items(torch.utils.data.Dataset[Any]):
     def __init__(self, items):
         self.items = list(items)
 
@@ -76,15 +74,8 @@ class Named(torch.utils.data.Dataset[Any]):
         return self.items[i]
 
 
-class Items(torch.utils.data.Dataset):
-    def __init__(self, items):
-        self.items = items
-
-    def __len__(self):
-        return len(self.items)
-
-    def __getitem__(self, i):
-        return self.items[i]
+class Named(Items):
+    classes = ("ant", "bee", "cow")
 
 
 def loader(**settings):

@@ -149,29 +149,29 @@ def test_p12_reference_plus_gamma_is_the_clipped_formula():
     )
 
 
+def check_gradient(loss):
+    """The gradient in the parameters is that of finite differences."""
+    model, x, y = smooth_net(), images(3), labels(3)
+    assert torch.autograd.gradcheck(
+        lambda *_: total(loss, model, x, y), tuple(model.parameters()), fast_mode=True
+    )
+
+
 @pytest.mark.parametrize("norm", EVERY_NORM)
 @pytest.mark.parametrize("score", ["logits", "softmax"])
 def test_p13_the_full_gradient_equals_finite_differences(norm, score):
-    model, x, y = smooth_net(), images(3), labels(3)
     loss = margin_only(
         ALL_LAYERS, norm, gamma=3.0, top_k=2, aggregate="sum", score=score, denominator="full", eps=1e-3
     )
 
-    def terms(*_):
-        return total(loss, model, x, y)
-
-    assert torch.autograd.gradcheck(terms, tuple(model.parameters()), fast_mode=True)
+    check_gradient(loss)
 
 
 @pytest.mark.parametrize("unit", ["element", "spread"])
 def test_p13_the_full_gradient_equals_finite_differences_in_every_unit(unit):
-    model, x, y = smooth_net(), images(3), labels(3)
-    loss = margin_only(("input", HIDDEN, "features"), gamma=30.0, denominator="full", unit=unit, eps=1e-3)
-
-    def terms(*_):
-        return total(loss, model, x, y)
-
-    assert torch.autograd.gradcheck(terms, tuple(model.parameters()), fast_mode=True)
+    check_gradient(
+        margin_only(("input", HIDDEN, "features"), gamma=30.0, denominator="full", unit=unit, eps=1e-3)
+    )
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])

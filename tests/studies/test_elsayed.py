@@ -56,6 +56,19 @@ def quick(monkeypatch):
     return plans
 
 
+@pytest.fixture
+def planned(monkeypatch):
+    """The plans that would be run; each fails instead."""
+    plans: list[RunPlan] = []
+
+    def nothing(given, *_):
+        plans.extend(given)
+        return [failed(plan, "not today") for plan in given]
+
+    monkeypatch.setattr(engine, "run_grid", nothing)
+    return plans
+
+
 def as_tuple(value):
     return value if isinstance(value, tuple | list) else (value,)
 
@@ -250,19 +263,12 @@ class TestAttacked:
 
     @pytest.mark.parametrize("box", [attacked.WHITE, attacked.BLACK])
     def test_the_scale_proof_verdict_is_asked_for_at_the_radii_of_the_claims(
-        self, box, quick, monkeypatch, tmp_path
+        self, box, quick, planned, monkeypatch, tmp_path
     ):
-        seen = []
-
-        def nothing(plans, *_):
-            seen.extend(plans)
-            return [failed(plan, "not today") for plan in plans]
-
         monkeypatch.setattr(attacked, "with_verdict", with_verdict)
-        monkeypatch.setattr(engine, "run_grid", nothing)
         recipe = protocol.base_recipe("digits", None)
         attacked.attack_study("white-box", box, recipe, StudyRequest(tmp_path, seeds=1))
-        targets = [plan.recipe for plan in seen if plan.seed < attacked.FIRST_SOURCE]
+        targets = [plan.recipe for plan in planned if plan.seed < attacked.FIRST_SOURCE]
         assert {r.audits for r in targets} == {("accuracy", "robustness")}
         asked = targets[0].audit_settings["robustness"]["epsilons"]["inf"]
         read = {
@@ -274,9 +280,9 @@ class TestAttacked:
             for epsilon in as_tuple(reading.context["epsilon"])
         }
         assert set(asked) == read == {0.1, 0.2}
-        assert all(plan.sources["robustness"].seed == 1000 for plan in seen if plan.seed == 0)
+        assert all(plan.sources["robustness"].seed == 1000 for plan in planned if plan.seed == 0)
         AuditPlan.of(targets[0].audits, targets[0].audit_settings)
-        others = [plan.recipe.audits for plan in seen if plan.seed >= attacked.FIRST_SOURCE]
+        others = [plan.recipe.audits for plan in planned if plan.seed >= attacked.FIRST_SOURCE]
         assert others == ([()] if box == attacked.BLACK else [])
 
     def test_adversarially_trained_networks_are_trained_on_fgsm_images(self, quick, tmp_path, monkeypatch):
@@ -287,22 +293,15 @@ class TestAttacked:
 
     @pytest.mark.parametrize(("dataset", "radii"), [("digits", [0.1, 0.2]), ("mnist", [0.2])])
     def test_their_verdict_is_asked_for_at_the_radius_trained_with(
-        self, dataset, radii, monkeypatch, tmp_path
+        self, dataset, radii, planned, monkeypatch, tmp_path
     ):
-        seen = []
-
-        def nothing(plans, *_):
-            seen.extend(plans)
-            return [failed(plan, "not today") for plan in plans]
-
         monkeypatch.setattr(engine, "Card", Unrendered)
-        monkeypatch.setattr(engine, "run_grid", nothing)
         monkeypatch.setattr(attacked, "data_if_there", lambda recipe: build_data(Recipe()))
         attacked.run_adversarially_trained(StudyRequest(tmp_path, seeds=1, dataset=dataset))
-        (asked,) = {str(plan.recipe.audit_settings["robustness"]["epsilons"]["inf"]) for plan in seen}
+        (asked,) = {str(plan.recipe.audit_settings["robustness"]["epsilons"]["inf"]) for plan in planned}
         assert asked == str(radii)
-        assert {plan.settings.adversarial for plan in seen} == {radii[-1]}
-        assert {plan.recipe.epochs for plan in seen} == {protocol.adversarial_recipe(dataset).epochs}
+        assert {plan.settings.adversarial for plan in planned} == {radii[-1]}
+        assert {plan.recipe.epochs for plan in planned} == {protocol.adversarial_recipe(dataset).epochs}
 
 
 @pytest.mark.parametrize("study", ["noise", "small-data", "white-box", "black-box", "adversarially-trained"])

@@ -407,40 +407,49 @@ def test_a_head_that_diverged_has_no_turn(data, watched, make_model, sgd):
         torch.testing.assert_close(loss.total.detach(), expected)
 
 
+@pytest.fixture
+def resumed(data, make_model, weights, same):
+    """What training takes 11 steps in, and what resumes after `stop` of them, which must be the same."""
+
+    def both(way, stop, batches):
+        augmented = data.augmented(Augmentation(pad=1))
+
+        def started():
+            model = make_model()
+            optimizer = torch.optim.SGD(way.trainable(model), lr=0.1, momentum=0.9)
+            streams = way.generators(0)
+            return model, optimizer, streams, way.start(model, augmented, optimizer, streams)
+
+        def go(training, steps):
+            return torch.stack([training.step(*batches(s)).total.detach() for s in steps])
+
+        model, optimizer, streams, training = started()
+        go(training, range(stop))
+        state = [dict(model.state_dict()), optimizer.state_dict(), training.state_dict()]
+        state += [{name: stream.get_state() for name, stream in streams.items()}]
+        tree, tensors = flatten(copy.deepcopy(state))
+        losses = go(training, range(stop, 11))
+        other, other_optimizer, other_streams, again = started()
+        state = unflatten(tree, tensors)
+        other.load_state_dict(state[0])
+        other_optimizer.load_state_dict(state[1])
+        again.load_state_dict(state[2])
+        for name, stream in other_streams.items():
+            stream.set_state(state[3][name])
+        assert torch.equal(losses, go(again, range(stop, 11)))
+        assert same(weights(model), weights(other))
+        return training, again
+
+    return both
+
+
 @pytest.mark.parametrize("stop", [2, 4, 7])
 @pytest.mark.parametrize("pool", [0, 20])
 @pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
-def test_a_state_taken_within_a_cycle_gives_the_same_next_steps(data, make_model, weights, same, stop, pool):
+def test_a_state_taken_within_a_cycle_gives_the_same_next_steps(data, resumed, stop, pool):
     way = FOCA(per_class=2, heads=3, reuse=4, mode="cycle", pool=pool)
-    augmented = data.augmented(Augmentation(pad=1))
-
-    def started():
-        model = make_model()
-        optimizer = torch.optim.SGD(way.trainable(model), lr=0.1, momentum=0.9)
-        streams = way.generators(0)
-        return model, optimizer, streams, way.start(model, augmented, optimizer, streams)
-
-    def go(training, first, last):
-        batches = [data.batch(torch.arange(3 * s, 3 * s + 9) % 24) for s in range(first, last)]
-        return [training.step(*batch).total.detach() for batch in batches]
-
-    model, optimizer, streams, training = started()
-    go(training, 0, stop)
-    state = [dict(model.state_dict()), optimizer.state_dict(), training.state_dict()]
-    state += [{name: stream.get_state() for name, stream in streams.items()}]
-    tree, tensors = flatten(copy.deepcopy(state))
-    losses = go(training, stop, 11)
-    seen = training.diagnostics()
-    other, other_optimizer, other_streams, again = started()
-    state = unflatten(tree, tensors)
-    other.load_state_dict(state[0])
-    other_optimizer.load_state_dict(state[1])
-    again.load_state_dict(state[2])
-    for name, stream in other_streams.items():
-        stream.set_state(state[3][name])
-    assert torch.equal(torch.stack(losses), torch.stack(go(again, stop, 11)))
-    assert same(weights(model), weights(other))
-    assert again.diagnostics() == seen
+    training, again = resumed(way, stop, lambda s: data.batch(torch.arange(3 * s, 3 * s + 9) % 24))
+    assert again.diagnostics() == training.diagnostics()
 
 
 def test_heads_that_would_never_have_a_turn_are_refused():
@@ -494,39 +503,9 @@ def test_one_feature_is_enough(data, sgd):
 
 @pytest.mark.parametrize("stop", [1, 4, 6])  # at the end of a cycle, within one, before its last step
 @pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
-def test_a_state_taken_anywhere_in_a_cycle_gives_the_same_next_steps(data, make_model, weights, same, stop):
+def test_a_state_taken_anywhere_in_a_cycle_gives_the_same_next_steps(data, resumed, stop):
     way = FOCA(per_class=2, heads=2, reuse=4)
-    augmented = data.augmented(Augmentation(pad=1))
-
-    def started():
-        model = make_model()
-        optimizer = torch.optim.SGD(way.trainable(model), lr=0.1, momentum=0.9)
-        streams = way.generators(0)
-        return model, optimizer, streams, way.start(model, augmented, optimizer, streams)
-
-    def go(training, first, last):
-        return [training.step(*data.batch(torch.arange(s, s + 9))).total.detach() for s in range(first, last)]
-
-    model, optimizer, streams, training = started()
-    go(training, 0, stop)
-    tree, tensors = flatten(
-        [
-            dict(model.state_dict()),
-            optimizer.state_dict(),
-            training.state_dict(),
-            {name: stream.get_state() for name, stream in streams.items()},
-        ]
-    )
-    losses = go(training, stop, 11)
-    other, other_optimizer, other_streams, again = started()
-    state = unflatten(tree, tensors)
-    other.load_state_dict(state[0])
-    other_optimizer.load_state_dict(state[1])
-    again.load_state_dict(state[2])
-    for name, stream in other_streams.items():
-        stream.set_state(state[3][name])
-    assert torch.equal(torch.stack(losses), torch.stack(go(again, stop, 11)))
-    assert same(weights(model), weights(other))
+    training, again = resumed(way, stop, lambda s: data.batch(torch.arange(s, s + 9)))
     assert (again.steps, again.drawn_heads) == (training.steps, training.drawn_heads) == (11, 6)
 
 

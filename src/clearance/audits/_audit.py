@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -16,7 +16,7 @@ from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import batch_size_for, extract_features, predictions_from
 from clearance.records.summary import Z_95
-from clearance.vocabulary import Exhibit, Measurement
+from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
 
 @dataclass(frozen=True)
@@ -255,9 +255,11 @@ UNANSWERED = "no finite logits"  # where no class is predicted
 def named_class(classes: tuple[str, ...], k: int) -> str:
     """The name of a class that a classifier answers, which may have more outputs than there are names.
 
-    >>> named_class(("a", "b"), 1), named_class(("a", "b"), 2)
-    ('b', 'output 2')
+    >>> named_class(("a", "b"), 1), named_class(("a", "b"), 2), named_class(("a", "b"), -1)
+    ('b', 'output 2', 'no finite logits')
     """
+    if k < 0:
+        return UNANSWERED
     return classes[k] if k < len(classes) else f"output {k}"
 
 
@@ -281,3 +283,26 @@ def wilson_interval(wrong: int, images: int, z: float = Z_95) -> tuple[float, fl
     low = 0.0 if wrong == 0 else (centre - half) / shrink
     high = 1.0 if wrong == images else (centre + half) / shrink
     return low, high
+
+
+def share_of(
+    audit: str, name: str, count: int, images: int, better: Better, context: Mapping[str, Scalar]
+) -> Measurement:
+    """`count` of `images` as a fraction, with its Wilson interval."""
+    low, high = wilson_interval(count, images)
+    found = {**context, "interval": WILSON}
+    return Measurement(
+        audit, name, count / images, "fraction", images, low=low, high=high, better=better, context=found
+    )
+
+
+def share_of_errors(
+    audit: str, name: str, count: int, errors: int, context: Mapping[str, Scalar]
+) -> Measurement:
+    """`count` of the wrong images as a fraction; 0 of one, with an interval of everything, where none is wrong."""
+    low, high = wilson_interval(count, errors) if errors else (0.0, 1.0)
+    found = {**context, "interval": f"{WILSON} over errors"}
+    n = max(errors, 1)
+    return Measurement(
+        audit, name, count / n, "fraction", n, low=low, high=high, better="lower", context=found
+    )

@@ -1,6 +1,7 @@
 """Which images an audit uses: a fixed choice, two halves, small sets with the same number of each class."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,6 +9,7 @@ from torch import Tensor
 from clearance._rng import derived_seed, generator
 from clearance.data import ImageSet
 from clearance.data.image_set import image_digests
+from clearance.data.intake import open_images
 from clearance.data.stratified import draw_quota
 
 
@@ -69,6 +71,22 @@ def _first_of_each(order: Tensor, data: ImageSet, limit: int) -> Tensor:
 def _keys(data: ImageSet, seed: int) -> list[bytes]:
     """A number for every image that depends only on its pixels and the seed."""
     return image_digests(data, str(derived_seed(seed, "audits", "fixed images")))
+
+
+def other_images(given: Any, test: ImageSet) -> ImageSet:
+    """The images of an audit's setting `other`, of the shape of `test`; only recipes may name them."""
+    if isinstance(given, str):
+        raise ValueError(  # noqa: TRY004 - bad input is a ValueError everywhere in this library
+            f"`other` must be images by now; got the name {given!r}. Names are for recipes: pass "
+            "clearance.load_dataset(...) instead."
+        )
+    other = open_images(given)
+    if other.shape != test.shape:
+        raise ValueError(
+            f"`other` must have images of shape {test.shape}, as the classifier takes them; got "
+            f"{other.shape}. Resize them, or leave the set out."
+        )
+    return other
 
 
 def first_half(labels: Tensor, seed: int) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
+from clearance.audits._audit import Audit, Findings, Subject, share_of
 from clearance.data import ImageSet
 from clearance.vocabulary import Exhibit, Measurement
 
@@ -110,19 +110,7 @@ def _largest_class(labels: Tensor, error: Measurement) -> Measurement | None:
 
 
 def _share(name: str, wrong: Tensor, split: str) -> Measurement:
-    count = int(wrong.sum())
-    low, high = wilson_interval(count, len(wrong))
-    return Measurement(
-        audit=Accuracy.name,
-        name=name,
-        value=count / len(wrong),
-        unit="fraction",
-        n=len(wrong),
-        low=low,
-        high=high,
-        better="lower",
-        context={"split": split, "interval": "wilson 95 %"},
-    )
+    return share_of(Accuracy.name, name, int(wrong.sum()), len(wrong), "lower", {"split": split})
 
 
 def _image_by_image(name: str, which: Tensor, split: str, data: ImageSet, caption: str) -> Exhibit:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._heads import are_a_cloud, evenly_spaced
 from clearance.data import ImageSet
 from clearance.geometry import class_scatter, nc1, within_between_ratio
 from clearance.geometry.scatter import class_distance_normalised_variances
@@ -53,7 +54,7 @@ class ClassScatter(Audit):
 
 def _ratios(features: Tensor, data: ImageSet, split: str) -> list[Measurement]:
     classes, labels = data.class_count, data.labels
-    if bool(features.isfinite().all()) and bool((features != features[0]).any()):
+    if are_a_cloud(features):
         cloud = class_scatter(features, labels, classes)
         # 0 / 0 is a pair of classes in one point
         pairs = class_distance_normalised_variances(cloud).nan_to_num(torch.inf, torch.inf)
@@ -81,7 +82,7 @@ def _ratios(features: Tensor, data: ImageSet, split: str) -> list[Measurement]:
 
 
 def _picture(features: Tensor, data: ImageSet) -> Exhibit:
-    rows = torch.linspace(0, len(data) - 1, min(PICTURED_IMAGES, len(data))).long().to(features.device)
+    rows = evenly_spaced(len(data), PICTURED_IMAGES).to(features.device)
     places = _first_two_axes(features[rows].nan_to_num(0.0, 0.0, 0.0)).cpu()
     return Exhibit(
         audit=ClassScatter.name,

@@ -16,7 +16,7 @@ from torch.nn.functional import affine_grid, grid_sample
 
 from clearance._checks import check_count
 from clearance._rng import generator
-from clearance.audits._audit import WILSON, Audit, Findings, Subject, wilson_interval
+from clearance.audits._audit import WILSON, Audit, Findings, Subject, share_of, wilson_interval
 from clearance.audits._samples import fixed_images
 from clearance.data import ImageSet
 from clearance.models._running import device_of, evaluating
@@ -208,13 +208,8 @@ class CommonCorruptions(Audit):
         )
 
     def _error(self, name: str, severity: int, wrong: Tensor) -> Measurement:
-        count = int(wrong.sum())
-        low, high = wilson_interval(count, len(wrong))
-        context: dict[str, Scalar] = {"corruption": name, "severity": severity, "interval": WILSON}
-        return Measurement(
-            self.name, "error", count / len(wrong), "fraction", len(wrong), low=low, high=high, better="lower",
-            context=context,
-        )  # fmt: skip
+        context: dict[str, Scalar] = {"corruption": name, "severity": severity}
+        return share_of(self.name, "error", int(wrong.sum()), len(wrong), "lower", context)
 
     def _mean(self, shares: Tensor) -> Measurement:
         value, images = float(shares.mean()), len(shares)

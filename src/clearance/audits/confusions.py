@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count
-from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
-from clearance.vocabulary import Exhibit, Measurement
+from clearance.audits._audit import Audit, Findings, Subject, share_of_errors
+from clearance.vocabulary import Exhibit
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,12 @@ class Confusions(Audit):
         order = errors.argsort(descending=True, stable=True).tolist()
         shares = {"worst": int(errors[order[0]]), **of_no_pair}
         return Findings(
-            tuple(self._share(f"{kind}_share", count, total) for kind, count in shares.items()),
+            tuple(
+                share_of_errors(self.name, f"{kind}_share", count, total, {"split": "test"})
+                for kind, count in shares.items()
+            ),
             (self._named(subject, errors, order[: self.shown], of_no_pair),),
         )
-
-    def _share(self, name: str, count: int, total: int) -> Measurement:
-        low, high = wilson_interval(count, total) if total else (0.0, 1.0)
-        return Measurement(
-            self.name, name, count / total if total else 0.0, "fraction", max(total, 1), low=low, high=high,
-            better="lower", context={"split": "test", "interval": "wilson 95 % over errors"},
-        )  # fmt: skip
 
     def _named(
         self, subject: Subject, errors: Tensor, order: list[int], of_no_pair: Mapping[str, int]

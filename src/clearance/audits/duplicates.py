@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from clearance._checks import check_count
-from clearance.audits._audit import WILSON, Audit, Findings, Subject, wilson_interval
+from clearance.audits._audit import Audit, Findings, Subject, share_of
 from clearance.audits._change_sheet import picture_pixels
+from clearance.audits._samples import other_images
 from clearance.data import ImageSet
 from clearance.data.image_set import CHUNK, image_digests
-from clearance.data.intake import open_images
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 GREY = (0.299, 0.587, 0.114)  # of red, green and blue: what JPEG keeps best
@@ -124,20 +124,7 @@ class Duplicates(Audit):
 
     def _sets(self, subject: Subject) -> dict[str, ImageSet]:
         sets = {"train": subject.train, "test": subject.test}
-        if self.other is None:
-            return sets
-        if isinstance(self.other, str):
-            raise ValueError(  # noqa: TRY004 - bad input is a ValueError everywhere in this library
-                f"`other` must be images by now; got the name {self.other!r}. Names are for recipes: pass "
-                "clearance.load_dataset(...) instead."
-            )
-        other = open_images(self.other)
-        if other.shape != subject.test.shape:
-            raise ValueError(
-                f"`other` must have images of shape {subject.test.shape}, as the classifier takes them; got "
-                f"{other.shape}. Resize them, or leave the set out."
-            )
-        return {**sets, "unknown": other}
+        return sets if self.other is None else {**sets, "unknown": other_images(self.other, subject.test)}
 
     def _counted(
         self, found: "Copies", name: str, rows: Rows, among: Rows | None = None
@@ -163,11 +150,7 @@ class Duplicates(Audit):
         for name, chosen in parts.items():
             count, images = int(wrong[chosen].sum()), int(chosen.sum())
             if images:
-                low, high = wilson_interval(count, images)
-                yield Measurement(
-                    self.name, "error", count / images, "fraction", images, low=low, high=high, better="lower",
-                    context={"images": name, "interval": WILSON},
-                )  # fmt: skip
+                yield share_of(self.name, "error", count, images, "lower", {"images": name})
 
     def _ordered(self, found: "Copies", labels: NDArray[np.int64], train: int, known: int) -> list["Pair"]:
         """Pairs of a test and a training image first, then those with two labels, then the others."""

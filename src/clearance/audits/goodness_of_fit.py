@@ -9,7 +9,7 @@ from scipy.special import chdtr, gammaincinv
 from torch import Tensor
 
 from clearance._checks import check_choice
-from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
+from clearance.audits._audit import Audit, Findings, Subject, share_of
 from clearance.audits._heads import are_a_cloud
 from clearance.heads.gaussian_mixture import (
     GaussianMixture,
@@ -129,9 +129,7 @@ def _measured(distances: Tensor, width: int, context: dict[str, Scalar]) -> Iter
     name = GoodnessOfFit.name
     yield Measurement(name, "distance_ratio", ratio, "ratio", count, spread, context=context)
     yield Measurement(name, "ks_distance", gap, "fraction", count, better="lower", context=context)
-    low, high = wilson_interval(inside, count)
-    wilson: dict[str, Scalar] = {**context, "interval": "wilson 95 %"}
-    yield Measurement(name, "coverage", inside / count, "fraction", count, low=low, high=high, context=wilson)
+    yield share_of(name, "coverage", inside, count, "neither", context)
 
 
 def _offset(subject: Subject, head: GaussianMixture) -> Measurement:

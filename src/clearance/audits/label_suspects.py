@@ -16,11 +16,11 @@ from torch.nn.functional import adaptive_avg_pool2d, relu, unfold
 
 from clearance._checks import check_count
 from clearance._rng import generator
-from clearance.audits._audit import WILSON, Audit, Findings, Subject, wilson_interval
+from clearance.audits._audit import Audit, Findings, Subject, named_class, share_of
 from clearance.audits._change_sheet import picture_pixels
 from clearance.audits._samples import fixed_rows
 from clearance.data import ImageSet
-from clearance.vocabulary import Exhibit, Measurement, Scalar
+from clearance.vocabulary import Better, Exhibit, Measurement
 
 SIDE, SMALL = 32, 16  # pixels: larger images are averaged, smaller ones are compared pixel by pixel
 PATCH, STRIDE, FILTERS, GRID, DRAWN = 6, 2, 256, 4, 20_000
@@ -123,20 +123,12 @@ class LabelSuspects(Audit):
         """The largest share, with its interval over the images of the class."""
         given = int(shares.max(axis=1).argmax())
         images = int((labels == given).sum())
-        low, high = wilson_interval(round(float(shares.max()) * images), images)
-        return Measurement(
-            self.name, "worst_pair", float(shares.max()), "fraction", images, low=low, high=high, better="lower",
-            context={"interval": WILSON},
-        )  # fmt: skip
+        return share_of(self.name, "worst_pair", round(float(shares.max()) * images), images, "lower", {})
 
     def _agreement(self, found: "Doubts", labels: Ints, judged: NDArray[np.bool_]) -> Measurement:
         """How often the regression predicts the given label: where it rarely does, it cannot tell the classes apart."""
         agrees = (found.likeliest == labels)[judged] if judged.any() else np.zeros(1, dtype=bool)
-        low, high = wilson_interval(int(agrees.sum()), len(agrees))
-        return Measurement(
-            self.name, "agreement", float(agrees.mean()), "fraction", len(agrees), low=low, high=high, better="neither",
-            context={"interval": WILSON},
-        )  # fmt: skip
+        return share_of(self.name, "agreement", int(agrees.sum()), len(agrees), "neither", {})
 
     def _of_split(
         self, found: "Doubts", answers: Ints, mine: NDArray[np.bool_], split: str
@@ -148,12 +140,8 @@ class LabelSuspects(Audit):
             ("model_agrees", agrees),
         ):
             if len(chosen):
-                low, high = wilson_interval(int(chosen.sum()), len(chosen))
-                context: dict[str, Scalar] = {"split": split, "interval": WILSON}
-                yield Measurement(
-                    self.name, name, float(chosen.mean()), "fraction", len(chosen), low=low, high=high,
-                    better="neither" if name == "model_agrees" else "lower", context=context,
-                )  # fmt: skip
+                better: Better = "neither" if name == "model_agrees" else "lower"
+                yield share_of(self.name, name, int(chosen.sum()), len(chosen), better, {"split": split})
 
     def _list(
         self,
@@ -167,11 +155,6 @@ class LabelSuspects(Audit):
         sets, classes = (subject.train, subject.test), subject.train.classes
         which = np.concatenate([own.numpy() for own in rows.values()])
         order = found.order
-        named = [
-            *classes,
-            *(f"output {k}" for k in range(len(classes), int(answers.max(initial=0)) + 1)),
-            "no finite logits",
-        ]
         columns: dict[str, list[Any]] = {
             "set": [("train", "test")[place[i]] for i in order],
             "image": [sets[place[i]].name_of(int(which[i])) for i in order],
@@ -180,7 +163,7 @@ class LabelSuspects(Audit):
             "looks like": [classes[found.likeliest[i]] for i in order],
             "probability of given": [round(float(found.own[i]), 4) for i in order],
             "probability of looks like": [round(float(found.best[i]), 4) for i in order],
-            "model predicts": [named[answers[i]] for i in order],
+            "model predicts": [named_class(classes, int(answers[i])) for i in order],
         }
         caption = "Images whose labels look wrong, the surest first."
         return Exhibit(self.name, "suspects", "table", columns, caption)
@@ -396,7 +379,7 @@ def patch_features(images: Tensor, filters: Filters | None) -> NDArray[np.float3
     size = [(side - PATCH) // STRIDE + 1 for side in images.shape[2:]]
     found = []
     for part in images.split(64):
-        seen = _standardised(unfold(part, PATCH, stride=STRIDE), axis=1)
+        seen = _standardised(unfold(part, PATCH, stride=STRIDE))
         response = (weights.T @ seen - offset[:, None]).unflatten(2, size)
         both = torch.cat([relu(response - DEAD_ZONE), relu(-response - DEAD_ZONE)], dim=1)
         found.append(adaptive_avg_pool2d(both, GRID).flatten(1).sqrt())
@@ -414,7 +397,7 @@ def patch_filters(images: Tensor, seed: int) -> Filters | None:
     rows = torch.randint(len(images), (DRAWN,), generator=stream)
     top, left = (torch.randint(side - PATCH + 1, (DRAWN,), generator=stream) for side in images.shape[2:])
     windows = images.unfold(2, PATCH, 1).unfold(3, PATCH, 1)
-    patches = _standardised(windows[rows, :, top, left].flatten(1), axis=1)
+    patches = _standardised(windows[rows, :, top, left].flatten(1))
     mean = patches.mean(dim=0)
     values, vectors = torch.linalg.eigh((patches - mean).T @ (patches - mean) / DRAWN)
     whitening = vectors @ torch.diag((values.clamp(min=0) + WHITENING).rsqrt()) @ vectors.T
@@ -427,9 +410,9 @@ def patch_filters(images: Tensor, seed: int) -> Filters | None:
     return weights, mean @ weights
 
 
-def _standardised(patches: Tensor, axis: int) -> Tensor:
-    centred = patches - patches.mean(dim=axis, keepdim=True)
-    return centred / (centred.square().mean(dim=axis, keepdim=True) + FLOOR).sqrt()
+def _standardised(patches: Tensor) -> Tensor:
+    centred = patches - patches.mean(dim=1, keepdim=True)
+    return centred / (centred.square().mean(dim=1, keepdim=True) + FLOOR).sqrt()
 
 
 def _averaged(images: Tensor) -> Tensor:

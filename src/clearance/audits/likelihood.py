@@ -16,13 +16,12 @@ from clearance.attacks.attack import CHUNK, Model, broken, gradients_of, logits_
 from clearance.attacks.balls import projected, steepest, streams_of
 from clearance.attacks.gradient import FGSM, IFGSM
 from clearance.attacks.losses import logit_margin
-from clearance.audits._audit import WILSON, Audit, Findings, Subject, named_class, wilson_interval
-from clearance.audits._samples import balanced_rows, first_half, fixed_images
+from clearance.audits._audit import Audit, Findings, Subject, named_class, share_of
+from clearance.audits._samples import balanced_rows, first_half, fixed_images, other_images
 from clearance.audits.goodness_of_fit import FittedGaussians, fitted_gaussians
 from clearance.audits.out_of_distribution import neighbour_score, unit_length
 from clearance.audits.rejection import check_enough, detection, lowest_for_nan, p_values, rejection_threshold
 from clearance.data import ImageSet
-from clearance.data.intake import open_images
 from clearance.geometry.scatter import class_scatter
 from clearance.heads.gaussian_mixture import GaussianMixture, half_distances
 from clearance.models._running import evaluating
@@ -100,12 +99,12 @@ class Scorer:
         makers: dict[str, Columns] = {
             LIKELIHOOD: self._likelihood,
             DENSITY: self._density,
-            CLASS_MEAN: self._class_mean,
+            CLASS_MEAN: lambda features, logits: _filled(-half_distances(features, self.means), logits),
             LEARNED_CENTRE: self._learned_centre,
-            MAHALANOBIS: self._mahalanobis,
+            MAHALANOBIS: lambda features, logits: _filled(-0.5 * self.gaussians.squared(features), logits),
             MAX_SOFTMAX: lambda _, logits: logits.log_softmax(dim=1).amax(dim=1, keepdim=True),
             ENERGY: lambda _, logits: logits.logsumexp(dim=1, keepdim=True),
-            NEIGHBOURS: self._neighbours,
+            NEIGHBOURS: lambda features, _: neighbour_score(features, self.known, self.neighbours)[:, None],
         }
         return makers[name](features, logits)
 
@@ -137,19 +136,9 @@ class Scorer:
         assert isinstance(head, GaussianMixture)
         return head.log_density(features)[:, None]
 
-    def _class_mean(self, features: Tensor, logits: Tensor) -> Tensor:
-        return _filled(-half_distances(features, self.means), logits)
-
     def _learned_centre(self, features: Tensor, logits: Tensor) -> Tensor:
         assert self.centres is not None
         return _filled(-half_distances(features, self.centres), logits)
-
-    def _mahalanobis(self, features: Tensor, logits: Tensor) -> Tensor:
-        return _filled(-0.5 * self.gaussians.squared(features), logits)
-
-    def _neighbours(self, features: Tensor, logits: Tensor) -> Tensor:
-        del logits
-        return neighbour_score(features, self.known, self.neighbours)[:, None]
 
 
 Scores = Mapping[str, Tensor]
@@ -380,17 +369,7 @@ class Likelihood(Audit):
     def _unseen(self, subject: Subject) -> Iterator[tuple[str, ImageSet]]:
         """Sets that the classifier never learned from, by what they are called."""
         if self.other is not None:
-            if isinstance(self.other, str):
-                raise ValueError(
-                    f"`other` must be images by now; got the name {self.other!r}. Names are for recipes: pass "
-                    "clearance.load_dataset(...) instead."
-                )
-            other = open_images(self.other).to(subject.test.labels.device)
-            if other.shape != subject.test.shape:
-                raise ValueError(
-                    f"`other` must have images of shape {subject.test.shape}, as the classifier takes them; got "
-                    f"{other.shape}. Resize them, or leave the set out."
-                )
+            other = other_images(self.other, subject.test).to(subject.test.labels.device)
             yield other.name, fixed_images(other, self.images, subject.seed)
         if subject.new_classes is not None:
             yield LEFT_OUT, fixed_images(subject.new_classes.test, self.images, subject.seed)
@@ -612,11 +591,11 @@ class Evasion:
         Images are (B, C, H, W), within [0, 1], labels (B,), and `epsilon` is in pixel units; what is `known` was found
         within a smaller radius, and is within this one too.
         """
-        found = Evaded(images.clone(), torch.full((len(images),), -INF, dtype=torch.float64))
-        best, scores = (
-            (found.images, found.scores.to(images.device)) if known is None else (known.images, known.scores)
-        )
-        best, scores = best.clone(), scores.clone()
+        if known is None:
+            known = Evaded(
+                images, torch.full((len(images),), -INF, dtype=torch.float64, device=images.device)
+            )
+        best, scores = known.images.clone(), known.scores.clone()
         for beta, rank in itertools.product((*self.betas, None), (None, *range(self.targets))):
             again = self._climbed(images, labels, epsilon, beta, rank)
             better = again.scores > scores
@@ -711,12 +690,7 @@ def share(
 ) -> Iterator[Measurement]:
     """How many of the images are so, with a Wilson interval; nothing without images."""
     if len(counted):
-        number, count = int(counted.sum()), len(counted)
-        low, high = wilson_interval(number, count)
-        found = {**context, "interval": WILSON}
-        yield Measurement(
-            AUDIT, name, number / count, "fraction", count, low=low, high=high, better=better, context=found
-        )
+        yield share_of(AUDIT, name, int(counted.sum()), len(counted), better, context)
 
 
 def under_attack(normal: NormalImages, seen: Seen, noisy: Tensor) -> Iterator[Measurement]:
@@ -799,7 +773,7 @@ def histograms(normal: NormalImages, seen: Seen) -> list[Exhibit]:
     pairs = {
         LIKELIHOOD: (before[LIKELIHOOD], after[LIKELIHOOD]),
         CLASS_MEAN: (before[CLASS_MEAN], after[CLASS_MEAN]),
-        "probability": tuple(_confidences(each) for each in (before_logits, after_logits)),
+        "probability": tuple(each.softmax(dim=1).amax(dim=1) for each in (before_logits, after_logits)),
     }
     captions = {
         LIKELIHOOD: "Likelihood at the predicted class, in this model's own unit",
@@ -845,10 +819,6 @@ def _contact_sheet(normal: NormalImages, seen: Seen, score: str) -> Exhibit | No
     caption = "Images that fooled the classifier: some that this score caught, some that it missed."
     context: dict[str, Scalar] = {"attack": changed.attack, "epsilon": changed.epsilon, "score": score}
     return Exhibit(AUDIT, "sheet", "images", columns, caption, context)
-
-
-def _confidences(logits: Tensor) -> Tensor:
-    return logits.softmax(dim=1).amax(dim=1)
 
 
 def _histogram(clean: Tensor, moved: Tensor, *, whole: bool) -> dict[str, list[float]]:

@@ -14,7 +14,7 @@ from clearance.attacks.attack import CHUNK, Model
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.square import SquareSearch
 from clearance.attacks.transfer import straight_through
-from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
+from clearance.audits._audit import Audit, Findings, Subject, share_of
 from clearance.audits._samples import fixed_images
 from clearance.audits.robustness import Target, norm_name, usual_radii
 from clearance.data import ImageSet
@@ -128,28 +128,26 @@ class MinimalPerturbation(Audit):
     def _size(self, distances: Tensor) -> Measurement:
         value, low, high = median_interval(distances)
         context: dict[str, Scalar] = {"norm": self.norm}
+        ends: dict[str, float] = {}
         if math.isfinite(high):
-            context["interval"] = "order statistics 95 %"
-            return Measurement(
-                self.name, "median_flip", value, "pixel units", len(distances), low=low, high=high, better="higher",
-                context=context,
-            )  # fmt: skip
+            context["interval"], ends = "order statistics 95 %", {"low": low, "high": high}
         return Measurement(
-            self.name, "median_flip", value, "pixel units", len(distances), better="higher", context=context
+            self.name,
+            "median_flip",
+            value,
+            "pixel units",
+            len(distances),
+            better="higher",
+            context=context,
+            **ends,
         )
 
     def _within(self, data: ImageSet, distances: Tensor) -> list[Measurement]:
         found = []
         for radius in usual_radii(data.images)[str(self.norm)]:
             left = int((distances > radius).sum())
-            low, high = wilson_interval(left, len(data))
-            context: dict[str, Scalar] = {"norm": self.norm, "epsilon": radius, "interval": "wilson 95 %"}
-            found.append(
-                Measurement(
-                    self.name, "accuracy_under_attack", left / len(data), "fraction", len(data), low=low, high=high,
-                    better="higher", context=context,
-                )
-            )  # fmt: skip
+            context: dict[str, Scalar] = {"norm": self.norm, "epsilon": radius}
+            found.append(share_of(self.name, "accuracy_under_attack", left, len(data), "higher", context))
         return found
 
     def _image_by_image(self, data: ImageSet, right: Tensor, distances: Tensor) -> Exhibit:
@@ -165,23 +163,8 @@ class MinimalPerturbation(Audit):
         return Exhibit(self.name, "median_flip", "per_image", {"value": values}, caption, context)
 
     def _shares(self, counts: dict[str, int], right: int) -> list[Measurement]:
-        found = []
-        for name, count in counts.items():
-            low, high = wilson_interval(count, right)
-            found.append(
-                Measurement(
-                    self.name,
-                    name,
-                    count / right,
-                    "fraction",
-                    right,
-                    low=low,
-                    high=high,
-                    better="lower",
-                    context={"norm": self.norm, "interval": "wilson 95 %"},
-                )
-            )
-        return found
+        context: dict[str, Scalar] = {"norm": self.norm}
+        return [share_of(self.name, name, count, right, "lower", context) for name, count in counts.items()]
 
 
 def _left(target: Target, attack: SquareSearch) -> Tensor:

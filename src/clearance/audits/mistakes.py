@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_fraction
-from clearance.audits._audit import UNANSWERED, Audit, Findings, Subject, named_class, wilson_interval
+from clearance.audits._audit import Audit, Findings, Subject, named_class, share_of_errors
 from clearance.audits._change_sheet import picture_pixels
 from clearance.audits.calibration import confidences
 from clearance.models._running import evaluating
-from clearance.vocabulary import Exhibit, Measurement
+from clearance.vocabulary import Exhibit, Scalar
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,8 @@ class Mistakes(Audit):
         rows = (answers != labels).nonzero().flatten()
         rows = rows[sure[rows].argsort(descending=True, stable=True)]
         count = int((sure[rows] >= self.confident).sum())
-        low, high = wilson_interval(count, len(rows)) if len(rows) else (0.0, 1.0)
-        measured = Measurement(
-            self.name, "confident_share", count / max(len(rows), 1), "fraction", max(len(rows), 1), low=low, high=high,
-            better="lower", context={"confidence": self.confident, "interval": "wilson 95 % over errors"},
-        )  # fmt: skip
+        confidence: dict[str, Scalar] = {"confidence": self.confident}
+        measured = share_of_errors(self.name, "confident_share", count, len(rows), confidence)
         if not len(rows):
             return Findings((measured,))
         first = rows[: self.shown]
@@ -110,10 +107,7 @@ class Mistakes(Audit):
             "image": picture_pixels(images.cpu()),
             "file": [test.name_of(row) for row in rows.tolist()],
             "given": [test.classes[int(label)] for label in labels],
-            "predicted": [
-                UNANSWERED if answers[row] < 0 else named_class(test.classes, int(answers[row]))
-                for row in rows
-            ],
+            "predicted": [named_class(test.classes, int(answers[row])) for row in rows],
             "confidence": sure[rows].tolist(),
         }
         return Exhibit(self.name, name, "images", columns, caption)

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count
-from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
-from clearance.audits._samples import balanced_rows, first_half, fixed_images
+from clearance.audits._audit import Audit, Findings, Subject, share_of
+from clearance.audits._samples import balanced_rows, first_half, fixed_images, other_images
 from clearance.audits.rejection import KEPT, check_enough, detection, lowest_for_nan, rejection_threshold
 from clearance.data import ImageSet
-from clearance.data.intake import open_images
 from clearance.models._running import evaluating
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
@@ -125,17 +124,7 @@ class OutOfDistribution(Audit):
             )
 
     def _unknown(self, subject: Subject) -> ImageSet:
-        if isinstance(self.other, str):
-            raise ValueError(  # noqa: TRY004 - bad input is a ValueError everywhere in this library
-                f"`other` must be images by now; got the name {self.other!r}. Names are for recipes: pass "
-                "clearance.load_dataset(...) instead."
-            )
-        other = open_images(self.other).unlabelled().to(subject.test.labels.device)
-        if other.shape != subject.test.shape:
-            raise ValueError(
-                f"`other` must have images of shape {subject.test.shape}, as the classifier takes them; got "
-                f"{other.shape}. Resize them, or leave the set out."
-            )
+        other = other_images(self.other, subject.test).unlabelled().to(subject.test.labels.device)
         return fixed_images(other, self.images, subject.seed)
 
     def _known(self, subject: Subject) -> Tensor:
@@ -153,20 +142,7 @@ def _finite(features: Tensor) -> Tensor:
 
 
 def _share(name: str, counted: Tensor, better: Better, context: dict[str, Scalar]) -> Measurement:
-    number, count = int(counted.sum()), len(counted)
-    low, high = wilson_interval(number, count)
-    found = {**context, "interval": "wilson 95 %"}
-    return Measurement(
-        OutOfDistribution.name,
-        name,
-        number / count,
-        "fraction",
-        count,
-        low=low,
-        high=high,
-        better=better,
-        context=found,
-    )
+    return share_of(OutOfDistribution.name, name, int(counted.sum()), len(counted), better, context)
 
 
 def _curve(seen: Tensor, unknown: Tensor, name: str) -> Exhibit:

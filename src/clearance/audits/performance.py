@@ -9,12 +9,11 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 
-from clearance.audits._audit import UNANSWERED, Audit, Findings, Subject, named_class, wilson_interval
+from clearance.audits._audit import Audit, Findings, Subject, named_class, share_of, wilson_interval
 from clearance.data import ImageSet
 from clearance.data.slices import Slices
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
-WILSON = "wilson 95 %"
 TOGETHER = "Newcombe 95 %, all {} together"
 
 
@@ -124,11 +123,7 @@ def _mask(rows: list[int], images: int) -> Tensor:
 
 
 def _share(name: str, hits: int, n: int, context: dict[str, Scalar]) -> Measurement:
-    low, high = wilson_interval(hits, n)
-    return Measurement(
-        Performance.name, name, hits / n, "fraction", n, low=low, high=high, better="higher",
-        context={**context, "interval": WILSON},
-    )  # fmt: skip
+    return share_of(Performance.name, name, hits, n, "higher", context)
 
 
 def difference_interval(
@@ -177,7 +172,7 @@ def _answers(subject: Subject, answers: Tensor, right: Tensor, digest: str) -> E
         "value": right.int().tolist(),
         "file": [test.name_of(row) for row in range(len(test))],
         "given": [test.classes[k] for k in test.labels.tolist()],
-        "predicted": [named_class(test.classes, k) if k >= 0 else UNANSWERED for k in answers.tolist()],
+        "predicted": [named_class(test.classes, k) for k in answers.tolist()],
     }
     caption = "The class given and the class predicted of every held-out image, and whether it is right (1), in order."
     context: dict[str, Scalar] = {"split": "test", "images": digest}

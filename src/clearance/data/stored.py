@@ -200,13 +200,10 @@ class StoredImageSet(ImageSet):
         if self._bytes(len(indices)) > IN_MEMORY:
             rows = indices if self.rows is None else self.rows[indices]
             return self._derived(labels=labels, rows=rows, name=name, files=files, numbers=numbers)
-        kept = {
-            "classes": self.classes,
-            "augmentation": self.augmentation,
-            "files": files,
-            "numbers": numbers,
-        }
-        return unchecked(images=self._read(indices), labels=labels, name=name, **kept)
+        return unchecked(
+            images=self._read(indices), labels=labels, classes=self.classes, name=name,
+            augmentation=self.augmentation, files=files, numbers=numbers,
+        )  # fmt: skip
 
     def is_small(self) -> bool:
         """Whether all images take at most `IN_MEMORY`."""

@@ -119,17 +119,11 @@ def audit_model(
     data: RunData,
     audits: Sequence[Audit],
     seed: int,
-    on_audit: Callable[[str], object] | None = None,
     cache: FeatureCache | None = None,
 ) -> list[Findings]:
     """Run every audit on one classifier; features are extracted once, or taken from `cache`."""
     subject = subject_of(model, data, seed, cache)
-    found = []
-    for audit in audits:
-        if on_audit is not None:
-            on_audit(audit.name)
-        found.append(audit.examine(subject))
-    return found
+    return [audit.examine(subject) for audit in audits]
 
 
 def audits_that_work(
@@ -233,16 +227,12 @@ def bounded_audits(
             break
     _check_any(done)
     if not done.findings and budget is not None:
-        raise ValueError(_nothing_done(budget))
+        raise ValueError(
+            f"`budget` must leave time for one audit; got {budget.seconds:g} s, and reading model and images took "
+            f"{budget.spent:.1f} s. Give a larger budget."
+        )
     return done
 
 
 def _left(audits: Sequence[Audit], why: str) -> list[LeftOut]:
     return [LeftOut(audit.name, why) for audit in audits]
-
-
-def _nothing_done(budget: Budget) -> str:
-    return (
-        f"`budget` must leave time for one audit; got {budget.seconds:g} s, and reading model and images took "
-        f"{budget.spent:.1f} s. Give a larger budget."
-    )

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -25,7 +25,7 @@ from clearance.report.audits.mistakes import stored_shots
 from clearance.report.diff_page import render_diff
 from clearance.report.names import model_name, setting
 from clearance.report.numbers import data, half_width, points, points_interval
-from clearance.report.page import FILE, SHARED
+from clearance.report.page import FILE, SHARED, without_images
 from clearance.report.pictures import Gallery
 from clearance.report.tables import NONE, Compact, Line, number
 from clearance.report.terminal import findings_text
@@ -277,11 +277,8 @@ class Diff:
             (won, "that was wrong is right" if won == 1 else "that were wrong are right"),
             (other, "one" if other == 1 else "ones"),
         )
-        shown = [
-            gallery
-            for kind in ("lost", "won")
-            if (gallery := self._gallery(kind, NAMED, folded=kind != "lost")) is not None
-        ]
+        galleries = (self._gallery(kind, NAMED, folded=kind != "lost") for kind in ("lost", "won"))
+        shown = [gallery for gallery in galleries if gallery is not None]
         todo = "Look at the images that are wrong now." if lost else ""
         yield Finding("Flipped images", "information", said.format(*chain(*words)), todo, pictures=shown)
 
@@ -312,9 +309,9 @@ class Diff:
         shots = {shot.words[0]: shot for report in (self.last, self.now) for shot in stored_shots(report)}
         rows = [] if self.flips is None else [row for row in self.flips[kind] if row["file"] in shots]
         shown = [
-            type(shots[row["file"]])(
-                shots[row["file"]].source,
-                (row["file"], f"given {row['given']}", f"before {row['before']}", f"now {row['now']}"),
+            replace(
+                shots[row["file"]],
+                words=(row["file"], f"given {row['given']}", f"before {row['before']}", f"now {row['now']}"),
             )
             for row in rows[:most]
         ]
@@ -354,7 +351,9 @@ class Diff:
         Args:
             images: Whether it shows images of the data, and the names of their files.
         """
-        shown = self if images else _without_images(self)
+        shown = self
+        if not images:
+            shown = replace(self, last=without_images(self.last), now=without_images(self.now))
         return render_diff(
             headline(self._start, self.findings),
             shown.findings,
@@ -458,12 +457,6 @@ def _kept(report: Report, record: Record) -> bool:
 
 def _answers(report: Report) -> ExhibitRecord | None:
     return next((one for one in report.exhibits if (one.exhibit.audit, one.exhibit.name) == ANSWERS), None)
-
-
-def _without_images(found: Diff) -> Diff:
-    from clearance.report.page import without_images
-
-    return Diff(without_images(found.last), without_images(found.now), found.last_name, found.now_name)
 
 
 def _title(change: Change) -> str:

@@ -52,7 +52,7 @@ class FeatureCache:
         extract: Callable[[Classifier, ImageSet], Tensor] = extract_features,
     ) -> Tensor:
         """Features of every image, shape (N, D): read from the cache, or extracted and stored."""
-        path = self._path(model, data)
+        path = self.folder / f"features-{self.key(model, data)}.safetensors"
         kept = _read(path)
         if kept is not None and _proved(model, data, kept):
             return kept.to(device_of(model))
@@ -63,9 +63,6 @@ class FeatureCache:
             make_private(self.folder)
             write_bytes(path, content, private=True)
         return found
-
-    def _path(self, model: Classifier, data: ImageSet) -> Path:
-        return self.folder / f"features-{self.key(model, data)}.safetensors"
 
     @staticmethod
     def key(model: Classifier, data: ImageSet) -> str:

@@ -145,19 +145,13 @@ def run_grid(
 
 def _shelved(found: RunFindings, shelf: Shelf) -> RunFindings:
     """The same findings, in little memory: of thousands of runs they would take gigabytes."""
+    replace = dataclasses.replace
     with suppress(OSError):  # the disk is full: they stay in memory
-        exhibits = [
-            dataclasses.replace(one.exhibit, columns=ShelvedColumns(shelf, one.exhibit.columns))
+        exhibits = tuple(
+            replace(one, exhibit=replace(one.exhibit, columns=ShelvedColumns(shelf, one.exhibit.columns)))
             for one in found.exhibits
-        ]
-        return dataclasses.replace(
-            found,
-            records=ShelvedRecords.put(shelf, found.records),
-            exhibits=tuple(
-                dataclasses.replace(one, exhibit=each)
-                for one, each in zip(found.exhibits, exhibits, strict=True)
-            ),
         )
+        return replace(found, records=ShelvedRecords.put(shelf, found.records), exhibits=exhibits)
     return found
 
 
@@ -283,7 +277,7 @@ class _Elsewhere:
             try:
                 kept = _kept_at(plan, data, self.directory)
             except ValueError as error:  # its files are damaged
-                results[place] = _failed(plan, str(error), self.directory, self.listener)
+                results[place] = self._failed(plan, str(error))
                 continue
             if kept is not None:
                 self.listener(plan, {"event": "kept"})
@@ -304,8 +298,7 @@ class _Elsewhere:
                 one = self.waiting.pop(task)
                 if self._again(task, one):
                     continue
-                ended = _result(task, one.plan, one.data, self.directory, self.listener)
-                results[one.place] = _shelved(ended, self.shelf)
+                results[one.place] = _shelved(self._result(task, one.plan, one.data), self.shelf)
                 on_result(results)
         except BaseException:
             for task in self.waiting:
@@ -332,7 +325,7 @@ class _Elsewhere:
     def _hear(self) -> None:
         """Pass on what is new in the files of the runs at work."""
         assert self.board is not None
-        plans = {one.plan.folder: one.plan for one in self.waiting.values()} if self.waiting else {}
+        plans = {one.plan.folder: one.plan for one in self.waiting.values()}
         for file in self.board.glob("*.json"):
             try:
                 said = json.loads(file.read_bytes())
@@ -361,41 +354,33 @@ class _Elsewhere:
         self._submit(dataclasses.replace(one, number=one.number + 1))
         return True
 
+    def _result(self, task: Future[Any], plan: RunPlan, data: RunData) -> RunFindings:
+        """A task's findings, as stored in its directory; a failure if it raised."""
+        error = CancelledError("cancelled") if task.cancelled() else task.exception()
+        if error is None:
+            found: RunFindings = task.result()
+            if isinstance(self.directory, Path):
+                with suppress(ValueError):  # what the task returned is as good
+                    # the same, unless an audit failed
+                    found = kept_findings(plan, data, self.directory) or found
+            self.listener(plan, {"event": "done", "status": found.note.status if found.note else ""})
+            return found
+        if not isinstance(error, TaskError):
+            return self._failed(plan, f"{type(error).__name__}: {error}")
+        if self.directory is not None and error.complaint:
+            with suppress(OSError):  # a full disk must not end the healthy runs
+                if isinstance(self.directory, RemoteRuns):
+                    self.directory.write(f"{plan.folder}.log", error.complaint.encode())
+                else:
+                    self.directory.mkdir(parents=True, exist_ok=True)
+                    (self.directory / f"{plan.folder}.log").write_text(error.complaint, "utf-8")
+        return self._failed(plan, str(error))
 
-def _result(
-    task: Future[Any],
-    plan: RunPlan,
-    data: RunData,
-    directory: Path | RemoteRuns | None,
-    listener: Listener,
-) -> RunFindings:
-    """A task's findings, as stored in its directory; a failure if it raised."""
-    error = CancelledError("cancelled") if task.cancelled() else task.exception()
-    if error is None:
-        found: RunFindings = task.result()
-        if isinstance(directory, Path):
-            with suppress(ValueError):  # what the task returned is as good
-                found = kept_findings(plan, data, directory) or found  # the same, unless an audit failed
-        listener(plan, {"event": "done", "status": found.note.status if found.note else ""})
-        return found
-    reason = str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
-    if directory is not None and isinstance(error, TaskError) and error.complaint:
-        with suppress(OSError):  # a full disk must not end the healthy runs
-            if isinstance(directory, RemoteRuns):
-                directory.write(f"{plan.folder}.log", error.complaint.encode())
-            else:
-                directory.mkdir(parents=True, exist_ok=True)
-                (directory / f"{plan.folder}.log").write_text(error.complaint, "utf-8")
-    return _failed(plan, reason, directory, listener)
-
-
-def _failed(
-    plan: RunPlan, reason: str, directory: Path | RemoteRuns | None, listener: Listener
-) -> RunFindings:
-    if isinstance(directory, Path):  # reports are passed on, without folders of this machine
-        reason = reason.replace(f"{directory}{os.sep}", "")
-    listener(plan, {"event": "failed", "reason": reason})
-    return failed(plan, reason)
+    def _failed(self, plan: RunPlan, reason: str) -> RunFindings:
+        if isinstance(self.directory, Path):  # reports are passed on, without folders of this machine
+            reason = reason.replace(f"{self.directory}{os.sep}", "")
+        self.listener(plan, {"event": "failed", "reason": reason})
+        return failed(plan, reason)
 
 
 def run_task(

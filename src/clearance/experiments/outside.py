@@ -149,7 +149,9 @@ class OutsideModel:
         if untold:  # said last: a mistake is one line
             name = self.place.rpartition(":")[2]
             request.warn(f"no --weights: the network has the weights that {name}() gives it")
-        facts = {**self.settings(how), **outputs, **_of_unknown(unknown)}
+        facts = {**self.settings(how), **outputs}
+        if unknown is not None:
+            facts["unknown"] = {"name": unknown.name, "images": len(unknown)}
         # what a black box answers is not known by its weights
         kept = None if self.black_box else FeatureCache(cache)
         return Target(model, data, chosen, request.seed or 0, self.name, facts=facts, cache=kept)
@@ -328,10 +330,6 @@ def _unknown(outside: OutsideModel, data: RunData, how: Preprocessing, cache: Pa
 def _named(images: ImageSet) -> ImageSet:
     """The images with a name that the report may show: a folder may be named after a person."""
     return open_images(images, name=without_owner(images.name))
-
-
-def _of_unknown(unknown: ImageSet | None) -> dict[str, Any]:
-    return {} if unknown is None else {"unknown": {"name": unknown.name, "images": len(unknown)}}
 
 
 def _module(outside: OutsideModel, say: Say) -> tuple[Any, Preprocessing, bool]:

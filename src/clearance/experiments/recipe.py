@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import yaml
 
-from clearance._checks import check_choice, check_count, check_fraction
+from clearance._checks import check_choice, check_count, check_fraction, did_you_mean
 from clearance.experiments.method import Method, whole_as_floats
 
 _SYNONYMS = {"learning_rate": "lr", "wd": "weight_decay", "decay": "weight_decay"}  # of other libraries
@@ -44,8 +44,7 @@ def _advice(kind: "type[Recipe | Method]", key: str, known: list[str]) -> str:
         return f"{key!r} is not a setting of the recipe but of a method; write methods: {{plain: {{{meant}: ...}}}}."
     if kind is Method and meant in {f.name for f in dataclasses.fields(Recipe)}:
         return f"{key!r} is not a setting of a method but of the whole recipe; write it outside `methods`."
-    near = [meant] if meant in known else difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = f" Did you mean {meant!r}?" if meant in known else did_you_mean(key, known)
     return f"no setting {key!r}; known are {', '.join(known)}.{hint}"
 
 

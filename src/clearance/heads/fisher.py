@@ -6,7 +6,7 @@ which is a derivative along that direction: one number for each sample.
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
 from clearance._checks import check_count
-from clearance.heads.stack import HeadStack, WeightAndBias, linear_layers
+from clearance.heads.stack import HeadStack, WeightAndBias, linear_layers, weights_and_biases
 
 Parameters = Mapping[str, Tensor]
 Slopes = tuple[Tensor, Tensor]
@@ -88,13 +88,14 @@ def segment_distances(
     layers = _layers(origin)
     names = linear_layers(head)
     if names is not None:
-        pairs = [_pairs(parameters, names) for parameters in (origin, step)]
+        pairs = [weights_and_biases(parameters, names) for parameters in (origin, step)]
         path = ReluPath(pairs[0], pairs[1], segments)
         slopes_of, widest = path.slopes, segments * max(len(weight) for weight, _ in pairs[0])
     else:
         slopes_of, widest = JvpPath(head, origin, step, list(layers.values()), segments).slopes, 1
     rows = max(1, ROW_ELEMENTS // max(widest, features.shape[1]))
-    parts = list(_by_rows(slopes_of, features, labels, rows))
+    batches = zip(features.detach().split(rows), labels.split(rows), strict=True)
+    parts = [slopes_of(part.double(), own) for part, own in batches]
     empirical = torch.cat([loss for loss, _ in parts], dim=-1)
     deviation = torch.cat([answer for _, answer in parts], dim=-1)
     moved = {name: _norm(value.flatten()) for name, value in step.items()}
@@ -143,15 +144,6 @@ def _layers(parameters: Parameters) -> dict[str, list[str]]:
     return layers
 
 
-def _pairs(parameters: Parameters, names: list[tuple[str, str | None]]) -> list[WeightAndBias]:
-    return [(parameters[weight], None if bias is None else parameters[bias]) for weight, bias in names]
-
-
-def _by_rows(slopes_of: SlopesOf, features: Tensor, labels: Tensor, rows: int) -> Iterator[Slopes]:
-    for part, own in zip(features.detach().split(rows), labels.split(rows), strict=True):
-        yield slopes_of(part.double(), own)
-
-
 def _check_shapes(start: HeadStack, tangent: Parameters, features: Tensor, labels: Tensor) -> None:
     if len(start) != 1:
         raise ValueError(
@@ -196,8 +188,8 @@ class ReluPath:
             derivatives = torch.cat([derivatives, moved[-1][None]])
             hidden = nn.functional.linear(hidden, *layer) + self.at * moved[-1]
         losses = self._backward(_logit_gradient(hidden, labels), entered, moved)
-        total = derivatives.sum(dim=0, keepdim=True)
-        return _with_sum(losses), _deviation(hidden, torch.cat([derivatives, total]))
+        with_sums = [torch.cat([each, each.sum(dim=0, keepdim=True)]) for each in (losses, derivatives)]
+        return with_sums[0], _deviation(hidden, with_sums[1])
 
     def _backward(self, delta: Tensor, entered: list[Tensor], moved: list[Tensor]) -> Tensor:
         """u_l = sum_out delta_l (a_{l-1} dW_l^T + db_l) with delta_l = dL/dz_l, shape (L, P, n)."""
@@ -268,7 +260,3 @@ def _deviation(logits: Tensor, derivatives: Tensor) -> Tensor:
     mean = (chances * differences).sum(dim=-1)
     second = (chances * differences.square()).sum(dim=-1)
     return (second - mean.square()).clamp(min=0).sqrt()
-
-
-def _with_sum(slopes: Tensor) -> Tensor:
-    return torch.cat([slopes, slopes.sum(dim=0, keepdim=True)])

@@ -86,12 +86,13 @@ class GaussianMixture(nn.Module):
         self.means = nn.Parameter(torch.randn(classes, in_features) * math.sqrt(initial_spread / in_features))
         self.log_priors = _log_prior_parameter(priors, classes)
         self.raw_log_variance = self.covariance_root = None
+        above_floor = max(1 - floor, floor)  # a variance of 1, or of twice a floor above 1/2
         if covariance == "full":
-            self.covariance_root = nn.Parameter(math.sqrt(max(1 - floor, floor)) * torch.eye(in_features))
+            self.covariance_root = nn.Parameter(math.sqrt(above_floor) * torch.eye(in_features))
         elif covariance != "identity":
             rows = classes if covariance.startswith("class_") else 1
             columns = 1 if covariance.endswith("scalar") else in_features
-            self.raw_log_variance = nn.Parameter(torch.full((rows, columns), _log_of_one(floor)))
+            self.raw_log_variance = nn.Parameter(torch.full((rows, columns), math.log(above_floor)))
 
     def forward(self, features: Tensor) -> Tensor:
         """Logits: log pi_k - 1/2 log|Sigma_k| - d_k(x), (B, K). Warns, once in evaluation, if rounding decides."""
@@ -180,7 +181,13 @@ class GaussianMixture(nn.Module):
 
     def excess_log_variance(self) -> Tensor:
         r"""How far variances are from one: 1/2 (log|Sigma_k| + tr Sigma_k^-1 - D), (1,) or (K,)."""
-        return _excess_log_variances(self.log_variance(), self._factor(), self.in_features)
+        width = self.in_features
+        if (factor := self._factor()) is None:
+            log_variance = self.log_variance()
+            excess = log_variance + torch.expm1(-log_variance)  # accurate for variances near 1
+            return 0.5 * (width // log_variance.shape[1]) * excess.sum(dim=1)
+        inverse = _whitened(torch.eye(width).to(factor), factor)
+        return (factor.diagonal().log().sum() + 0.5 * (inverse.square().sum() - width))[None]
 
     def set_priors(self, priors: Sequence[float] | Tensor) -> "GaussianMixture":
         """Replace the priors, for example if the shares of classes differ at test time.
@@ -554,11 +561,6 @@ def _floored_log_variance(raw: Tensor, floor: float) -> Tensor:
     return torch.logaddexp(raw, torch.full((), math.log(floor), dtype=raw.dtype, device=raw.device))
 
 
-def _log_of_one(floor: float) -> float:
-    """The parameter whose floor + exp is 1, or twice a floor above 1/2."""
-    return math.log(max(1 - floor, floor))
-
-
 def log_of_variance(variance: Tensor, floor: float) -> Tensor:
     """The parameter whose floor + exp is `variance`; a variance at the floor or below is set just above it."""
     return (variance - floor).clamp(min=_ABOVE_FLOOR * floor).log()
@@ -571,15 +573,6 @@ def _half_log_determinants(log_variance: Tensor | None, factor: Tensor | None, m
     if log_variance is None:
         return means.new_zeros(1)
     return 0.5 * (means.shape[1] // log_variance.shape[1]) * log_variance.sum(dim=1)
-
-
-def _excess_log_variances(log_variance: Tensor, factor: Tensor | None, width: int) -> Tensor:
-    """1/2 (log|Sigma| + tr Sigma^-1 - D) of each row of variances, or of the covariance with this factor."""
-    if factor is None:
-        excess = log_variance + torch.expm1(-log_variance)  # accurate for variances near 1
-        return 0.5 * (width // log_variance.shape[1]) * excess.sum(dim=1)
-    inverse = _whitened(torch.eye(width).to(factor), factor)
-    return (factor.diagonal().log().sum() + 0.5 * (inverse.square().sum() - width))[None]
 
 
 def _floored_factor(root: Tensor, floor: float) -> Tensor:
@@ -718,7 +711,8 @@ def _warn_where_rounding_picks(logits: Tensor, distances: Tensor) -> bool:
     Both are (B, K), K at least 2. Returns whether it warned. It never warns where values cannot be read: while a graph
     is compiled or captured, and under ``torch.func.vmap``.
     """
-    if not logits.numel() or _without_values(logits):
+    capturing = logits.is_cuda and torch.cuda.is_current_stream_capturing()
+    if not logits.numel() or capturing or torch.compiler.is_compiling():  # without values
         return False
     with torch.no_grad():
         rounding = rounding_of(distances.detach()).amax(dim=1)
@@ -756,8 +750,3 @@ def _warn_of_rounded_means(fitted: Tensor, kept: Tensor, variance: Tensor) -> No
             "use a head in float64.",
             stacklevel=3,
         )
-
-
-def _without_values(tensor: Tensor) -> bool:
-    capturing = tensor.is_cuda and torch.cuda.is_current_stream_capturing()
-    return capturing or torch.compiler.is_compiling()

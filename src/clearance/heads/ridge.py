@@ -58,8 +58,11 @@ def solve_ridge(features: Tensor, targets: Tensor, penalty: float | Tensor) -> L
     r = torch.as_tensor(penalty * float(count), dtype=torch.float64, device=features.device)
     centred, centre = _centred(features.double())
     centred_targets, target_centre = _centred(targets.double())
-    solve = _primal if features.shape[2] <= count else _dual
-    weight = solve(centred, centred_targets, r.expand(len(features)))
+    r = r.expand(len(features))
+    if features.shape[2] <= count:  # a system of D equations, else of n
+        weight = _solve_shifted(centred.mT @ centred, centred.mT @ centred_targets, r).mT
+    else:
+        weight = _solve_shifted(centred @ centred.mT, centred_targets, r).mT @ centred
     return LinearHead(weight, target_centre - (weight @ centre[..., None])[..., 0])
 
 
@@ -109,16 +112,6 @@ def pair_head(
     middle = torch.as_tensor((first_target + second_target) / 2, dtype=dtype, device=device)
     weight = (tau / (penalty + squared))[..., None] * difference
     return LinearHead(weight, middle - (weight * (first + second) / 2).sum(dim=-1))
-
-
-def _primal(features: Tensor, targets: Tensor, r: Tensor) -> Tensor:
-    """Weight (K, C, D) by a system of D equations."""
-    return _solve_shifted(features.mT @ features, features.mT @ targets, r).mT
-
-
-def _dual(features: Tensor, targets: Tensor, r: Tensor) -> Tensor:
-    """Weight (K, C, D) by a system of n equations."""
-    return _solve_shifted(features @ features.mT, targets, r).mT @ features
 
 
 def _solve_shifted(gram: Tensor, right: Tensor, r: Tensor) -> Tensor:

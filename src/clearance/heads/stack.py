@@ -92,8 +92,7 @@ class HeadStack:
         """Logits of every head, shape (K, B, C)."""
         layers = linear_layers(self.architecture)
         if layers is not None:
-            weights = [(self.parameters[w], self.parameters[b] if b else None) for w, b in layers]
-            return relu_forward(weights, features)
+            return relu_forward(weights_and_biases(self.parameters, layers), features)
         own = 0 if features.ndim == 3 else None
         forward = vmap(self._call_one, in_dims=(0, own), randomness="different")
         return forward(self.parameters, features)
@@ -199,6 +198,13 @@ def linear_layers(architecture: nn.Module) -> list[tuple[str, str | None]] | Non
     }:
         return None
     return names
+
+
+def weights_and_biases(
+    named: Mapping[str, Tensor], layers: Sequence[tuple[str, str | None]]
+) -> list[WeightAndBias]:
+    """The tensors of these names."""
+    return [(named[weight], None if bias is None else named[bias]) for weight, bias in layers]
 
 
 def _is_sequential(module: nn.Module) -> TypeGuard[nn.Sequential]:

@@ -10,7 +10,7 @@ from torch.func import functional_call, grad, vmap
 
 from clearance._checks import check_count, check_fraction, check_non_negative, check_positive
 from clearance._precision import at_least_float32
-from clearance.heads.stack import HeadStack, WeightAndBias, apply_linear, linear_layers
+from clearance.heads.stack import HeadStack, WeightAndBias, apply_linear, linear_layers, weights_and_biases
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
 LayerNames = list[tuple[str, str | None]]
@@ -251,8 +251,8 @@ class _DenseGradient(_HeadGradient):
     ) -> None:
         super().__init__(heads.parameters, labels, loss, features.dtype)
         self.features = features
-        self.layers = [_pair(self.flat.values, names) for names in layers]
-        self.gradients = [_pair(self.flat.gradients, names) for names in layers]
+        self.layers = weights_and_biases(self.flat.values, layers)
+        self.gradients = weights_and_biases(self.flat.gradients, layers)
 
     def compute(self, batch: Tensor | None) -> None:
         """Forward, then backward layer by layer."""
@@ -293,8 +293,8 @@ class _GramGradient(_HeadGradient):
         self.gram = (features @ features.mT).expand(len(heads), -1, -1)
         self.projected = apply_linear(features, self.first_initial, None)
         self.alpha, self.alpha_momentum = 1.0, 0.0
-        self.layers = [_pair(self.flat.values, names) for names in layers[1:]]
-        self.gradients = [_pair(self.flat.gradients, names) for names in layers[1:]]
+        self.layers = weights_and_biases(self.flat.values, layers[1:])
+        self.gradients = weights_and_biases(self.flat.gradients, layers[1:])
 
     def compute(self, batch: Tensor | None) -> None:
         """Forward, then backward, the first layer through the Gram matrix."""
@@ -390,11 +390,6 @@ def _gradient_for(
     if full_batch and 2 * features.shape[-2] <= features.shape[-1]:
         return _GramGradient(heads, layers, features, labels, loss)
     return _DenseGradient(heads, layers, features, labels, loss)
-
-
-def _pair(named: Mapping[str, Tensor], names: tuple[str, str | None]) -> tuple[Tensor, Tensor | None]:
-    weight, bias = names
-    return named[weight], None if bias is None else named[bias]
 
 
 def _upper_forward(layers: list[tuple[Tensor, Tensor | None]], hidden: Tensor) -> tuple[Tensor, list[Tensor]]:

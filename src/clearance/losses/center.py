@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
 from clearance.heads.gaussian_mixture import own_half_distance
 from clearance.losses._loss import Loss, check_labels
-from clearance.losses.cross_entropy import cross_entropy
+from clearance.losses.cross_entropy import with_cross_entropy
 from clearance.tensors import LossTerms, Outputs
 
 CentreUpdate = Literal["paper", "gradient"]
@@ -110,10 +110,7 @@ class CenterLoss(Loss):
         dtype = torch.promote_types(torch.promote_types(features.dtype, self.centres.dtype), torch.float32)
         distance = own_half_distance(features.to(dtype), self.centres.to(dtype), labels)
         terms = {"center": self.weight * distance.mean()}
-        if self.cross_entropy_weight > 0:
-            softmax = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()
-            terms = {"cross_entropy": softmax, **terms}
-        return LossTerms(terms)
+        return with_cross_entropy(terms, self.cross_entropy_weight, outputs, labels)
 
     def _weights_of_classes(self, outputs: Outputs) -> Tensor | None:
         del outputs
@@ -121,12 +118,9 @@ class CenterLoss(Loss):
 
     @property
     def _without_steps(self) -> str | None:  # type: ignore[override]
-        gradient = self.update == "gradient"
-        return (
-            None
-            if gradient
-            else "the centres have not moved, so features are only pulled to where centres were"
-        )
+        if self.update == "gradient":
+            return None
+        return "the centres have not moved, so features are only pulled to where centres were"
 
     @torch.no_grad()
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:

@@ -8,7 +8,7 @@ from clearance._checks import check_non_negative, check_positive
 from clearance._precision import at_least_float32
 from clearance.losses._joint import joint_batch, weighted_gradient
 from clearance.losses._loss import Loss, check_labels
-from clearance.losses.cross_entropy import cross_entropy
+from clearance.losses.cross_entropy import with_cross_entropy
 from clearance.tensors import LossTerms, Outputs
 
 
@@ -78,10 +78,7 @@ class ContrastiveLoss(Loss):
         losses = contrastive(features, classes, self.margin)
         mean = weighted_gradient(losses.sum() / max(len(losses), 1), share)
         terms = {"contrastive": self.weight * mean}
-        if self.cross_entropy_weight > 0:
-            softmax = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()
-            terms = {"cross_entropy": softmax, **terms}
-        return LossTerms(terms)
+        return with_cross_entropy(terms, self.cross_entropy_weight, outputs, labels)
 
     def extra_repr(self) -> str:
         """The settings."""

@@ -19,6 +19,15 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(flat, repeated, reduction="none").view(logits.shape[:-1])
 
 
+def with_cross_entropy(
+    terms: dict[str, Tensor], weight: float, outputs: Outputs, labels: Tensor
+) -> LossTerms:
+    """The terms after ``cross_entropy`` times its weight, which is left out if the weight is 0."""
+    if weight > 0:
+        terms = {"cross_entropy": weight * cross_entropy(outputs.logits, labels).mean(), **terms}
+    return LossTerms(terms)
+
+
 class CrossEntropyLoss(Loss):
     """Softmax cross-entropy, averaged over samples (and over heads, where K heads read the features).
 

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative, check_positive
 from clearance._first_order import first_order_distance
 from clearance._precision import at_least_float32
 from clearance.losses._loss import Loss, check_labels
+from clearance.losses.cross_entropy import cross_entropy
 from clearance.losses.margins import (
     Ruler,
     Score,
@@ -322,8 +322,7 @@ class LargeMarginLoss(Loss):
         else:
             terms |= self._evaluated(outputs, labels)
         if self.cross_entropy_weight > 0:
-            losses = F.cross_entropy(at_least_float32(outputs.logits), labels, reduction="none")
-            terms["cross_entropy"] = self.cross_entropy_weight * losses.mean()
+            terms["cross_entropy"] = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()
         return LossTerms(terms)
 
     @torch.no_grad()

@@ -10,7 +10,7 @@ from clearance._checks import check_choice, check_non_negative, check_positive
 from clearance._precision import at_least_float32
 from clearance.losses._joint import joint_batch, weighted_gradient
 from clearance.losses._loss import Loss, check_labels
-from clearance.losses.cross_entropy import cross_entropy
+from clearance.losses.cross_entropy import with_cross_entropy
 from clearance.tensors import LossTerms, Outputs
 
 Mining = Literal["semi_hard", "all"]
@@ -103,10 +103,7 @@ class TripletLoss(Loss):
         features, classes, share = joint_batch(outputs.features, labels)
         mean = weighted_gradient(triplet(features, classes, self.margin, self.mining), share)
         terms = {"triplet": self.weight * mean}
-        if self.cross_entropy_weight > 0:
-            softmax = self.cross_entropy_weight * cross_entropy(outputs.logits, labels).mean()
-            terms = {"cross_entropy": softmax, **terms}
-        return LossTerms(terms)
+        return with_cross_entropy(terms, self.cross_entropy_weight, outputs, labels)
 
     def extra_repr(self) -> str:
         """The settings."""

@@ -2,7 +2,7 @@
 
 import math
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -124,18 +124,10 @@ def predictions(model: Classifier, data: ImageSet, batch_size: int | None = None
     device = device_of(model)
     size = batch_size or batch_size_for(model, data)
     with evaluating(model):
-        logits = torch.cat(
-            [
-                answered(model, images.to(device), data, number * size)
-                for number, (images, _) in enumerate(data.batches(size))
-            ]
-        )
-    return torch.where(logits.isfinite().all(dim=1), logits.argmax(dim=1), -1)
+        return _named(model, (images.to(device) for images, _ in data.batches(size)), data)
 
 
-def predictions_from(
-    model: Classifier, features: Tensor, data: ImageSet, batch_size: int | None = None
-) -> Tensor:
+def predictions_from(model: Classifier, features: Tensor, data: ImageSet) -> Tensor:
     """`predictions` from stored features, to the bit, in the same batches.
 
     >>> from torch import nn
@@ -144,12 +136,13 @@ def predictions_from(
     >>> torch.equal(predictions_from(model, extract_features(model, data), data), predictions(model, data))
     True
     """
-    size = batch_size or batch_size_for(model, data)
     with evaluating(model):
-        logits = torch.cat(
-            [
-                answered(model.head, part, data, number * size)
-                for number, part in enumerate(features.split(size))
-            ]
-        )
+        return _named(model.head, features.split(batch_size_for(model, data)), data)
+
+
+def _named(call: Callable[[Tensor], Tensor], parts: Iterable[Tensor], data: ImageSet) -> Tensor:
+    found: list[Tensor] = []
+    for part in parts:
+        found.append(answered(call, part, data, sum(map(len, found))))
+    logits = torch.cat(found)
     return torch.where(logits.isfinite().all(dim=1), logits.argmax(dim=1), -1)

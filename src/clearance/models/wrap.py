@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearance._checks import did_you_mean
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier, in_precision_of
 from clearance.models.cut import MapHead, SummedHeads, TwoLogits, UntilHead, UntilHeads, UntilMap
@@ -326,10 +326,10 @@ def _summed(seen: _Seen) -> Iterator[_Cut]:
     The weights are those of least squares on the example, as fractions; like every cut, it is proved afterwards.
     """
     rivals = _other_heads(seen)
-    names = [*rivals, seen.name]
     known = dict(seen.module.named_modules())
     order = [call.module for call in seen.calls]
-    heads = sorted((known[name] for name in names), key=order.index)
+    names = sorted([*rivals, seen.name], key=lambda name: order.index(known[name]))
+    heads = [known[name] for name in names]
     shapes = [call.received for call in seen.calls if any(call.module is head for head in heads)]
     if not rivals or len(shapes) != len(heads) or any(shape is None or len(shape) != 2 for shape in shapes):
         return
@@ -343,12 +343,7 @@ def _summed(seen: _Seen) -> Iterator[_Cut]:
     found = torch.linalg.lstsq(columns, output.flatten()[:, None].double().cpu()).solution.flatten()
     weights = [float(Fraction(float(one)).limit_denominator(_DENOMINATOR)) for one in found]
     if all(weights):
-        shown = " + ".join(
-            f"{weight:g} x {name!r}"
-            for weight, name in zip(
-                weights, sorted(names, key=lambda name: order.index(known[name])), strict=True
-            )
-        )
+        shown = " + ".join(f"{weight:g} x {name!r}" for weight, name in zip(weights, names, strict=True))
         widths = () if extractor.shared else tuple(head.in_features for head in heads)
         yield _Cut(extractor, SummedHeads(heads, weights, widths), exact=False, named=f"heads {shown}")
 
@@ -495,11 +490,8 @@ def _check_repeatable(first: dict[str, Tensor], second: dict[str, Tensor]) -> No
 def _nearest_name(module: nn.Module, name: str) -> str:
     """The hint for a misspelt submodule: the nearest existing name, or the outermost names."""
     known = [known for known, _ in module.named_modules(remove_duplicate=False) if known]
-    within = [one for one in known if one.endswith(f".{name}")]  # its name inside another module
-    near = within[:1] or difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-    if near:
-        return f"Did you mean {near[0]!r}?"
-    return f"Its outermost submodules: {', '.join(repr(child) for child, _ in module.named_children())}."
+    outermost = ", ".join(repr(child) for child, _ in module.named_children())
+    return did_you_mean(name, known).strip() or f"Its outermost submodules: {outermost}."
 
 
 def _check_head_input(name: str, calls: list[_Call], batch: int) -> tuple[int, ...]:

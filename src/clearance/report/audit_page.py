@@ -9,7 +9,15 @@ from markupsafe import Markup
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.report.findings import Findings
-from clearance.report.numbers import data, half_width, interval, points, points_interval
+from clearance.report.numbers import (
+    data,
+    half_width,
+    interval,
+    points,
+    points_interval,
+    rest,
+    rest_interval,
+)
 from clearance.report.pictures import Gallery, Picture
 from clearance.report.tables import Compact
 
@@ -77,6 +85,14 @@ def with_ends(row: SummaryRow) -> Markup:
     if row.low is None:
         return shown
     return shown + Markup(" ({})").format(interval(row.low, row.high, row.unit))
+
+
+def rest_with_ends(row: SummaryRow) -> Markup:
+    """One minus a share, with its interval in brackets, where it has one."""
+    shown = rest(row.value, half_width(row.low, row.high))
+    if row.low is None or row.high is None:
+        return shown
+    return Markup("{} ({})").format(shown, rest_interval(row.low, row.high))
 
 
 @dataclass(frozen=True, slots=True)

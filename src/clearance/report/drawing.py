@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from clearance.report.names import method_name
@@ -76,10 +75,10 @@ def plain_number(value: float) -> str:
 
 
 def draw_legend(axes: Axes) -> None:
-    """The names of what has one; a dollar sign in a name is a dollar sign."""
+    """The names of what has one."""
     if axes.get_legend_handles_labels()[0]:
         # said in words, because matplotlib warns of "best" as a default where a busy machine takes a second for it
-        _literal(axes.legend(loc="best", frameon=False, fontsize=9.5, labelcolor=INK))
+        axes.legend(loc="best", frameon=False, fontsize=9.5, labelcolor=INK)
 
 
 def legend_below(axes: Axes) -> None:
@@ -89,10 +88,9 @@ def legend_below(axes: Axes) -> None:
     if len(named[0]) > 1 and isinstance(figure, Figure):
         columns = _columns_for(named[1], figure.get_figwidth())
         space: dict[str, Any] = {"ncols": columns, "columnspacing": 1.4, "handlelength": 2.2}
-        box = figure.legend(
+        figure.legend(
             *named, loc="outside lower center", frameon=False, fontsize=9.5, labelcolor=INK, **space
         )
-        _literal(box)
 
 
 def _columns_for(names: Sequence[str], width: float) -> int:
@@ -107,11 +105,6 @@ def _columns_for(names: Sequence[str], width: float) -> int:
         if BESIDE_NAME * columns + LETTER * widest <= width:
             return columns
     return 1
-
-
-def _literal(box: Legend) -> None:
-    for text in box.get_texts():
-        text.set_parse_math(False)
 
 
 Rows = Sequence[Mapping[str, Any]]
@@ -360,7 +353,7 @@ def _write_names(figure: Figure, classes: Sequence[str], middles: Mapping[int, n
     at = inside.transform(np.array(list(middles.values())))
     sizes = np.array([(LETTER_WIDTH * len(_short(classes[index])) + EDGE, NAME_HEIGHT) for index in middles])
     for (index, middle), place in zip(middles.items(), apart(at, sizes), strict=True):
-        text = axes.annotate(
+        axes.annotate(
             _short(classes[index]),
             (float(middle[0]), float(middle[1])),
             (float(place[0]), float(place[1])),
@@ -383,7 +376,6 @@ def _write_names(figure: Figure, classes: Sequence[str], middles: Mapping[int, n
                 "shrinkB": 0,
             },
         )
-        text.set_parse_math(False)
 
 
 def _short(name: str) -> str:
@@ -436,10 +428,7 @@ def _sheet_row(axes: Any, images: np.ndarray, words: Sequence[str], ink: str) ->
         axes.imshow(
             image, cmap="gray", vmin=0, vmax=1, interpolation="nearest", extent=(left, left + 1, 0, tall)
         )
-        axes.text(
-            left + 0.5, tall + 0.06, word, ha="center", va="bottom", fontsize=WORD_SIZE, color=ink,
-            parse_math=False,
-        )  # fmt: skip
+        axes.text(left + 0.5, tall + 0.06, word, ha="center", va="bottom", fontsize=WORD_SIZE, color=ink)
     axes.set_xlim(0, len(images) * (1 + SHEET_GAP) - SHEET_GAP)
     axes.set_ylim(0, tall + 0.56)
     axes.set_axis_off()
@@ -502,7 +491,7 @@ def _curve(columns: Columns) -> Figure:
             markersize=3,
             label=_spaced(name),
         )
-    axes.set_xlabel(_spaced(first), color=INK, parse_math=False)
+    axes.set_xlabel(_spaced(first), color=INK)
     if others:
         draw_legend(axes)
     return figure
@@ -518,16 +507,14 @@ def _histogram(columns: Columns) -> Figure:
         axes.bar(
             places, _heights(rest[0][1]), width=0.9 * (apart.min() if len(apart) else 1.0), color=series(0)
         )
-        axes.set_ylabel(rest[0][0], color=INK, parse_math=False)
+        axes.set_ylabel(rest[0][0], color=INK)
         if numbers is None:
-            axes.set_xticks(
-                places, [str(name)[:24] for name in at], rotation=45, ha="right", parse_math=False
-            )
+            axes.set_xticks(places, [str(name)[:24] for name in at], rotation=45, ha="right")
     else:
         values = np.sort(_heights(at))
         axes.step(values, np.arange(1, len(values) + 1), color=series(0))
         axes.set_ylabel("how many are no larger", color=INK)
-    axes.set_xlabel(first, color=INK, parse_math=False)
+    axes.set_xlabel(first, color=INK)
     return figure
 
 
@@ -570,7 +557,7 @@ def _images(columns: Columns) -> Figure:
         channels_first = pixels.ndim == 3 and pixels.shape[0] in (1, 3)
         pixels = np.moveaxis(pixels, 0, -1) if channels_first else pixels
         axes.imshow(pixels, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-        axes.set_title(label, fontsize=7, pad=2, color=INK, parse_math=False)
+        axes.set_title(label, fontsize=7, pad=2, color=INK)
     for axes in figure.axes:
         axes.set_axis_off()
     return figure

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.records.summary import summarise
 from clearance.report.findings import Findings
@@ -23,19 +24,24 @@ def values(findings: Findings, audit: str, name: str, **context: Any) -> dict[st
     return found
 
 
-def middle(numbers: Sequence[float], least: float | None = None, most: float | None = None) -> dict[str, Any]:
-    """Mean, 95 % t interval (within what is possible) and count of one number per seed.
+def middle(numbers: Sequence[float], most: float | None = None) -> dict[str, Any]:
+    """Mean, 95 % t interval (from 0 to `most`) and count of one number per seed.
 
-    >>> middle([1.0, 2.0, 3.0], least=0.0)["low"]
+    >>> middle([1.0, 2.0, 3.0])["low"]
     0.0
     """
     over = summarise(dict(enumerate(numbers)))
     low, high = over.low, over.high
-    if low is not None and least is not None:
-        low = max(least, low)
+    if low is not None:
+        low = max(0.0, low)
     if high is not None and most is not None:
         high = min(most, high)
     return {"mean": over.mean, "low": low, "high": high, "seeds": over.seeds}
+
+
+def with_interval(row: SummaryRow) -> dict[str, Any]:
+    """The columns of an exhibit that hold a mean, its interval and its seeds."""
+    return {"mean": row.value, "low": row.low, "high": row.high, "seeds": row.seeds}
 
 
 def curves(
@@ -53,7 +59,7 @@ def curves(
             if value is not None:
                 at.setdefault((record.method, place), []).append(float(value))
     return [
-        {"method": method, x: place, **middle(numbers, 0.0, most)}
+        {"method": method, x: place, **middle(numbers, most)}
         for wanted in methods
         for (method, place), numbers in at.items()
         if method == wanted

@@ -17,7 +17,6 @@ from markupsafe import Markup, escape
 from clearance.records.encoding import encode
 from clearance.records.store import Report, exhibit_file
 from clearance.report.audits import all_findings, headline, page_of, sections, terms, with_summaries
-from clearance.report.audits.class_scatter import feature_pictures
 from clearance.report.audits.co_adaptation import main_curve, other_curves
 from clearance.report.audits.training import training_pictures
 from clearance.report.drawing import draw
@@ -28,7 +27,7 @@ from clearance.report.left_out import fewer_images, left_out, times
 from clearance.report.names import class_noun, described, method_name, model_name
 from clearance.report.numbers import data, half_width, interval
 from clearance.report.over_seeds import is_summary
-from clearance.report.pictures import Picture, salt
+from clearance.report.pictures import Picture, clouds, salt
 from clearance.report.svg import as_svg, glyph, marker
 from clearance.report.sweep import at_shown, sweep_section
 from clearance.report.tables import cost, cost_title, overview, pixels_error, stand_ins
@@ -117,7 +116,7 @@ def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
         "stand_ins": stand_ins(findings, findings.methods[0]) if findings.methods else [],
         "pixels": pixels_error(findings),
         "curve": main_curve(findings),
-        "features": feature_pictures(findings),
+        "features": clouds(findings, "class_scatter", "features", "Features"),
         "other_curves": other_curves(findings),
         "training": training_pictures(findings),
         "sections": [*([] if swept is None else [swept]), *sections(findings)],

@@ -12,7 +12,7 @@ from clearance.report.audit_page import Row, Section
 from clearance.report.drawing import bands
 from clearance.report.findings import Findings
 from clearance.report.numbers import exact
-from clearance.report.over_seeds import bars, is_summary, rows_of, stored, summary_exhibit
+from clearance.report.over_seeds import bars, is_summary, rows_of, stored, summary_exhibit, with_interval
 from clearance.report.pictures import Picture, picture
 from clearance.vocabulary import Scalar
 
@@ -90,10 +90,7 @@ def over_setting(findings: Findings) -> ExhibitRecord | None:
             "method": row.method,
             "quantity": quantity.key,
             "setting": value,
-            "mean": row.value,
-            "low": row.low,
-            "high": row.high,
-            "seeds": row.seeds,
+            **with_interval(row),
         }
         for quantity in QUANTITIES
         for value in found.values

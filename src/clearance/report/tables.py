@@ -128,6 +128,15 @@ def mean(row: SummaryRow | None) -> Markup:
     return NONE if row is None else number(row.value, row.unit, row.low, row.high)
 
 
+def small_print(found: Mapping[str, SummaryRow | None]) -> Markup:
+    """Further numbers below the one of a cell, each after its words."""
+    return Markup("").join(
+        Markup("<small>{} {}</small>").format(words, data(row.value, row.unit))
+        for words, row in found.items()
+        if row is not None
+    )
+
+
 def by_method(
     findings: Findings,
     title: str | Markup,

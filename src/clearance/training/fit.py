@@ -516,7 +516,7 @@ def _close(session: Session, run: SharedRun | None, status: Status) -> FitResult
             "seconds": session.seconds, "history": session.history, "counts": session.training.counts(),
             "diagnostics": session.diagnostics, "label_noise": session.label_noise,
         }  # fmt: skip
-        run.finish(_final_state(session), result)
+        run.finish(_whole(session).state_dict(), result)
     counts = session.training.counts()
     return FitResult(session.model, status, session.history, session.seconds, counts, session.diagnostics)
 
@@ -549,7 +549,7 @@ def _some_rows(data: ImageSet, most: int) -> Tensor:
 
 
 def _read_back(session: Session, weights: dict[str, Tensor], result: dict[str, Any]) -> FitResult:
-    _load_final_state(session, weights)
+    _whole(session).load_state_dict(weights)
     session.model.eval()
     status = Status(Outcome(result["outcome"]), result["step"], result["reason"])
     trained = status.outcome in (Outcome.FINISHED, Outcome.COLLAPSED) and status.step == session.total_steps
@@ -566,19 +566,9 @@ def _read_back(session: Session, weights: dict[str, Tensor], result: dict[str, A
     )
 
 
-def _final_state(session: Session) -> dict[str, Tensor]:
-    """Model and loss as one dictionary of tensors, to be saved as safetensors."""
-    parts = {"model": session.model, "loss": session.loss}
-    return {f"{part}.{name}": v for part, module in parts.items() for name, v in module.state_dict().items()}
-
-
-def _load_final_state(session: Session, weights: dict[str, Tensor]) -> None:
-    """The inverse of :func:`_final_state`."""
-    for part, module in (("model", session.model), ("loss", session.loss)):
-        prefix = f"{part}."
-        module.load_state_dict(
-            {n.removeprefix(prefix): v for n, v in weights.items() if n.startswith(prefix)}
-        )
+def _whole(session: Session) -> nn.Module:
+    """Model and loss as one module, whose weights a finished run keeps."""
+    return nn.ModuleDict({"model": session.model, "loss": session.loss})
 
 
 def collapse_reason(model: Classifier, data: ImageSet) -> str | None:

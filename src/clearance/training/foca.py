@@ -279,7 +279,7 @@ class FOCATraining(Training):
             outputs, labels = joined(batches)
             self.way.loss.after_step(outputs, labels)
             self.weakness.note(outputs.logits, labels)
-            self.batches.remember(outputs.features, labels)
+            self.batches.pool.add(outputs.features, labels)
         self.steps += bool(self._seen)
         self._seen.clear()
 
@@ -332,7 +332,7 @@ class FOCATraining(Training):
             "diverged_heads": self.diverged_heads,
             "heads": heads,
             "first_unit": self.first_unit,
-            "pool": self.batches.state_dict(),
+            "pool": self.batches.pool.state_dict(),
             "weakness": self.weakness.state_dict(),
         }
 
@@ -346,7 +346,7 @@ class FOCATraining(Training):
         if heads is not None:
             parameters = {name: value.to(self._device) for name, value in heads.items()}
             self.heads = HeadStack(self.model.head, parameters)
-        self.batches.load_state_dict(state["pool"])
+        self.batches.pool.load_state_dict(state["pool"], self._device)
         self.weakness.load_state_dict(state["weakness"], self._device)
 
     def _draw_heads(self) -> HeadStack | None:
@@ -457,18 +457,6 @@ class _HeadBatches:
             torch.clear_autocast_cache()  # in torch 2.6 the step would use these casts, which have no graph
             features, labels = features.view(*rows.shape, -1), labels.view(rows.shape)
         return features if features.dtype.itemsize >= 4 else features.float(), labels
-
-    def remember(self, features: Tensor, labels: Tensor) -> None:
-        """Add the features of the extractor's own batch to the pool."""
-        self.pool.add(features, labels)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The pool's state."""
-        return self.pool.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue with the same pool."""
-        self.pool.load_state_dict(state, self.data.images.device)
 
 
 class ClassBalancedDraws:

@@ -1,6 +1,7 @@
 """What plain convolutional extractors are made of: stages of convolutions, each closed by pooling."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from torch import nn
 
@@ -17,6 +18,18 @@ def check_images_of_32(extractor: str, channels: int, size: int, norm: str) -> N
         raise ValueError(
             f"`size` must be {PIXELS} for {extractor}, whose poolings are made for that; got {size!r}. Resize "
             f"the images to {PIXELS} x {PIXELS}, or use small_cnn, which takes any size from 8."
+        )
+
+
+def check_halved_twice(extractor: str, channels: int, size: int, norm: str) -> None:
+    """Raise ValueError unless `extractor` can halve images of this size twice."""
+    check_count("channels", channels)
+    check_count("size", size, minimum=4)
+    check_choice("norm", norm, ("none", "batch"))
+    if size % 4:
+        raise ValueError(
+            f"`size` must be a multiple of 4 for {extractor}, which halves it twice; got {size}. Resize the images, or "
+            "use small_cnn, which takes any size from 8."
         )
 
 
@@ -38,11 +51,15 @@ def convolution_stages(channels: int, stages: Sequence[Sequence[int]], norm: str
 def convolution(maps_in: int, maps: int, norm: str) -> list[nn.Module]:
     """A 3 x 3 convolution that keeps the size, batch normalisation where `norm` is "batch", and ReLU.
 
-    Weights start as He et al. (2015) for ReLU, N(0, 2 / fan_in), so that what a layer hands on is as large
-    as what it got; biases at 0.
+    Weights start at N(0, 2 / fan_in), so that what a layer hands on is as large as what it got; biases at 0.
     """
-    layer = nn.Conv2d(maps_in, maps, kernel_size=3, padding=1)
-    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-    assert layer.bias is not None
-    nn.init.zeros_(layer.bias)
+    layer = started(nn.Conv2d(maps_in, maps, kernel_size=3, padding=1))
     return [layer, nn.BatchNorm2d(maps), nn.ReLU()] if norm == "batch" else [layer, nn.ReLU()]
+
+
+def started(layer: nn.Linear | nn.Conv2d, mode: Literal["fan_in", "fan_out"] = "fan_in") -> nn.Module:
+    """The layer with weights as He et al. (2015) start them for ReLU, and biases, if any, at 0."""
+    nn.init.kaiming_normal_(layer.weight, mode=mode, nonlinearity="relu")
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer

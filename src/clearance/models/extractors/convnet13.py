@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import nn
 
-from clearance._checks import check_choice, check_count
+from clearance.models.extractors._stages import check_halved_twice, started
 
 STAGES = ((96,) * 5, (192,) * 4, (384,) * 4)
 MOMENTUM = 0.03  # 1 - the 0.97 by which that code keeps its running statistics
@@ -37,14 +37,7 @@ def convnet13(channels: int, size: int, norm: Literal["none", "batch"] = "batch"
     >>> convnet13(3, 32)(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2, 384])
     """
-    check_count("channels", channels)
-    check_count("size", size, minimum=4)
-    check_choice("norm", norm, ("none", "batch"))
-    if size % 4:
-        raise ValueError(
-            f"`size` must be a multiple of 4 for convnet13, which halves it twice; got {size}. Resize the images, or "
-            "use small_cnn, which takes any size from 8."
-        )
+    check_halved_twice("convnet13", channels, size, norm)
     layers: list[nn.Module] = []
     maps_in = channels
     for stage in STAGES:
@@ -56,9 +49,6 @@ def convnet13(channels: int, size: int, norm: Literal["none", "batch"] = "batch"
 
 
 def _convolution(maps_in: int, maps: int, norm: str) -> list[nn.Module]:
-    layer = nn.Conv2d(maps_in, maps, 3, padding=1, bias=norm == "none")
-    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-    if layer.bias is not None:
-        nn.init.zeros_(layer.bias)
+    layer = started(nn.Conv2d(maps_in, maps, 3, padding=1, bias=norm == "none"))
     normalised = [nn.BatchNorm2d(maps, momentum=MOMENTUM)] if norm == "batch" else []
     return [layer, *normalised, nn.ReLU()]

@@ -5,7 +5,7 @@ from typing import Literal
 
 from torch import nn
 
-from clearance._checks import check_choice, check_count
+from clearance.models.extractors._stages import check_halved_twice, started
 
 MAPS = (32, 64)
 FEATURES = 512
@@ -38,32 +38,17 @@ def large_margin_cnn(channels: int, size: int, norm: Literal["none", "batch"] = 
     >>> large_margin_cnn(1, 28)(torch.zeros(2, 1, 28, 28)).shape
     torch.Size([2, 512])
     """
-    check_count("channels", channels)
-    check_count("size", size, minimum=4)
-    check_choice("norm", norm, ("none", "batch"))
-    if size % 4:
-        raise ValueError(
-            f"`size` must be a multiple of 4 for large_margin_cnn, which halves it twice; got {size}. Resize the "
-            "images, or use small_cnn, which takes any size from 8."
-        )
+    check_halved_twice("large_margin_cnn", channels, size, norm)
     widths = (channels, *MAPS)
     parts: OrderedDict[str, nn.Module] = OrderedDict(
         (f"block{k + 1}", _block(widths[k], widths[k + 1], norm)) for k in range(len(MAPS))
     )
-    dense = nn.Linear(MAPS[-1] * (size // 4) ** 2, FEATURES)
-    _he(dense)
+    dense = started(nn.Linear(MAPS[-1] * (size // 4) ** 2, FEATURES))
     parts["dense"] = nn.Sequential(nn.Flatten(), dense, nn.ReLU())
     return nn.Sequential(parts)
 
 
 def _block(maps_in: int, maps: int, norm: str) -> nn.Sequential:
-    convolution = nn.Conv2d(maps_in, maps, 5, padding=2, bias=norm == "none")
-    _he(convolution)
+    convolution = started(nn.Conv2d(maps_in, maps, 5, padding=2, bias=norm == "none"))
     normalised = [nn.BatchNorm2d(maps)] if norm == "batch" else []
     return nn.Sequential(convolution, nn.ReLU(), nn.MaxPool2d(2), *normalised)
-
-
-def _he(layer: nn.Linear | nn.Conv2d) -> None:
-    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-    if layer.bias is not None:
-        nn.init.zeros_(layer.bias)

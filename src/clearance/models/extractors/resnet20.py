@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count
-from clearance.models.extractors._stages import PIXELS
+from clearance.models.extractors._stages import PIXELS, started
 
 MAPS = (16, 32, 64)
 BLOCKS = 3  # in each stage: 6 * 3 + 2 = 20 layers, the classifier's linear one included
@@ -92,10 +92,7 @@ class _Block(nn.Module):
 
 def _convolution(maps_in: int, maps: int, stride: int, norm: Norm) -> list[nn.Module]:
     """3 x 3 and what normalises it; a bias only where no normalisation would take it off again."""
-    layer = nn.Conv2d(maps_in, maps, 3, stride, padding=1, bias=norm == "none")
-    nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-    if layer.bias is not None:
-        nn.init.zeros_(layer.bias)
+    layer = started(nn.Conv2d(maps_in, maps, 3, stride, padding=1, bias=norm == "none"), "fan_out")
     kinds: dict[str, list[nn.Module]] = {
         "batch": [nn.BatchNorm2d(maps)],
         "group": [nn.GroupNorm(GROUPS, maps)],

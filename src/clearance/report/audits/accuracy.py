@@ -3,9 +3,9 @@
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
-from clearance.report.audit_page import AuditPage, Finding, Term
+from clearance.report.audit_page import AuditPage, Finding, Term, rest_with_ends
 from clearance.report.findings import Findings
-from clearance.report.numbers import data, half_width, rest, rest_interval
+from clearance.report.numbers import data
 
 NAMED = 10  # images that a sentence names at most
 WITH_WEIGHTS = ("hf", "lightning", "timm", "torchvision")  # names of models that say where their weights are
@@ -15,7 +15,9 @@ def _accuracy(findings: Findings) -> list[Finding]:
     row = findings.own_error(findings.methods[0])
     if row is None:
         return []
-    said = Markup("{} of {} test images are classified correctly").format(_right(row), data(row.n, "count"))
+    said = Markup("{} of {} test images are classified correctly").format(
+        rest_with_ends(row), data(row.n, "count")
+    )
     expected = findings.report.recipe.get("expected_accuracy")
     if expected is not None:
         said += Markup("; expected {}").format(data(expected, "fraction"))
@@ -38,7 +40,7 @@ def _hardly_better(findings: Findings, error: SummaryRow) -> list[Finding]:
     said = Markup(
         "{} of the test images are right, and {} are of the largest class: the network is hardly better than always "
         "naming that class."
-    ).format(_right(error), data(row.value, row.unit))
+    ).format(rest_with_ends(error), data(row.value, row.unit))
     place, weights = (findings.report.recipe.get(key, "") for key in ("model", "weights"))
     if weights is None and str(place).partition(":")[0] not in WITH_WEIGHTS:
         said += Markup(" No --weights were given: its weights are those that {} comes with.").format(place)
@@ -57,7 +59,7 @@ def _another_order(findings: Findings) -> list[Finding]:
     said = Markup(
         "The outputs are in another order than the classes: matched with them on training images, {} of the test "
         "images are right."
-    ).format(_right(row))
+    ).format(rest_with_ends(row))
     code = ""
     for record in findings.exhibits("accuracy", "order"):
         code = f"logits = logits[:, {list(record.exhibit.columns['output'])}]"
@@ -103,14 +105,6 @@ def _further_outputs(findings: Findings) -> Markup:
         " any other output counts as wrong. If the classes are in another order, the numbers on this page are not "
         "valid."
     ).format(data(outputs["of the model"], "count"), data(outputs["classes"], "count"))
-
-
-def _right(error: SummaryRow) -> Markup:
-    """The share of right answers with its interval."""
-    if error.low is None or error.high is None:
-        return rest(error.value)
-    shown = rest(error.value, half_width(error.low, error.high))
-    return Markup("{} ({})").format(shown, rest_interval(error.low, error.high))
 
 
 PAGE = AuditPage(

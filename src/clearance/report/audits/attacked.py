@@ -9,7 +9,7 @@ from clearance.report.audit_page import AuditPage, Row, Section, Term
 from clearance.report.drawing import bands
 from clearance.report.findings import Findings
 from clearance.report.numbers import exact
-from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit
+from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit, with_interval
 from clearance.report.pictures import Picture, picture
 from clearance.report.tables import Compact, by_method, mean
 
@@ -27,10 +27,7 @@ def attacked(findings: Findings) -> ExhibitRecord | None:
             "attack": row.context["attack"],
             "box": row.context["box"],
             "radius": row.context["epsilon"],
-            "mean": row.value,
-            "low": row.low,
-            "high": row.high,
-            "seeds": row.seeds,
+            **with_interval(row),
         }
         for row in found
     ]

@@ -11,9 +11,9 @@ from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Row, Section, Term
 from clearance.report.drawing import MOST_POINTS, groups, page_figure
 from clearance.report.findings import Findings
-from clearance.report.names import LENGTHS, method_name, norm_name, norms_of
-from clearance.report.over_seeds import bars, is_summary, rows_of, stored, summary_exhibit
-from clearance.report.pictures import Picture, picture
+from clearance.report.names import LENGTHS, norm_name, norms_of
+from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit, with_interval
+from clearance.report.pictures import Picture, drawn_firsts, firsts, picture
 from clearance.report.svg import GRID, INK, MUTED, series
 from clearance.report.tables import Compact, by_method, mean, number
 
@@ -28,10 +28,7 @@ def by_class(findings: Findings) -> ExhibitRecord | None:
             "method": row.method,
             "norm": row.context["norm"],
             "class": str(row.context["class"]),
-            "mean": row.value,
-            "low": row.low,
-            "high": row.high,
-            "seeds": row.seeds,
+            **with_interval(row),
         }
         for row in findings.rows("mean", AUDIT, "minimum_distance")
     ]
@@ -122,21 +119,18 @@ def _on_average(findings: Findings, norm: str) -> Compact | None:
 
 def _images(findings: Findings, norm: str) -> Row | None:
     """The single images of each method's first seed."""
-    shown: dict[str, Picture] = {}
-    for record in findings.exhibits(AUDIT, "distances"):
-        mine = record.exhibit.context.get("norm") == norm and record.method in findings.methods
-        if is_summary(record) or not mine or record.method in shown:
-            continue
-        index = findings.methods.index(record.method)
-        caption = f"{method_name(record.method)}, seed {record.seed}. Dashed: where both agree."
-        drawn = distance_cloud(record.exhibit.columns, index)
-        shown[record.method] = picture(findings, drawn, caption, [record])
+    shown = drawn_firsts(
+        findings,
+        firsts(findings, AUDIT, "distances", norm=norm),
+        lambda record, index: distance_cloud(record.exhibit.columns, index),
+        "Dashed: where both agree.",
+    )
     if not shown:
         return None
     title = Markup("Image by image: the distance found over the first-order distance ({})").format(
         norm_name(norm)
     )
-    return Row(list(shown.values()), "features", title, folded=True)
+    return Row(shown, "features", title, folded=True)
 
 
 CLOUD_SIZE = (3.6, 3.3)

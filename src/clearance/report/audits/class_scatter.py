@@ -1,14 +1,6 @@
 """The page on how the features lie."""
 
 from clearance.report.audit_page import AuditPage, Term
-from clearance.report.findings import Findings
-from clearance.report.pictures import Picture, clouds
-
-
-def feature_pictures(findings: Findings) -> list[Picture]:
-    """One picture per method of the features of test images."""
-    return clouds(findings, "class_scatter", "features", "Features")
-
 
 PAGE = AuditPage(
     title="Class scatter",

@@ -5,10 +5,10 @@ from markupsafe import Markup
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import table_file
-from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, with_ends
+from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, rest_with_ends, with_ends
 from clearance.report.drawing import draw
 from clearance.report.findings import Findings
-from clearance.report.numbers import data, half_width, rest, rest_interval
+from clearance.report.numbers import data
 from clearance.report.pictures import drawn_firsts, firsts
 from clearance.report.tables import Compact, Line, number
 
@@ -35,7 +35,7 @@ def corruptions_findings(findings: Findings) -> list[Finding]:
         _of_images(findings, clean),
         worst.context["corruption"],
         _strength(findings, worst),
-        _accuracy(worst),
+        rest_with_ends(worst),
     )
     alarm = 1 - worst.value < HALF * (1 - clean.value)
     todo = (
@@ -53,13 +53,6 @@ def _of_images(findings: Findings, clean: SummaryRow) -> Markup:
     return Markup(", on {} of the {} test images").format(
         data(clean.n, "count"), data(findings.images, "count")
     )
-
-
-def _accuracy(row: SummaryRow) -> Markup:
-    half = half_width(row.low, row.high)
-    if row.low is None or row.high is None:
-        return rest(row.value, half)
-    return Markup("{} ({})").format(rest(row.value, half), rest_interval(row.low, row.high))
 
 
 def _strength(findings: Findings, row: SummaryRow) -> str:

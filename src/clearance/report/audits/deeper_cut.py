@@ -9,7 +9,7 @@ from clearance.report.drawing import groups
 from clearance.report.findings import FEW, Findings
 from clearance.report.names import PIXELS, cited, head_name
 from clearance.report.numbers import data
-from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit
+from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit, with_interval
 from clearance.report.pictures import Picture, picture
 from clearance.report.tables import Compact, Line, by_method, mean, pixels_error
 
@@ -24,10 +24,7 @@ def cuts(findings: Findings) -> ExhibitRecord | None:
             "method": "" if row.context["head"] == PIXELS else row.method,
             "head": row.context["head"],
             "cut": USUAL if audit == FEW else LATER,
-            "mean": row.value,
-            "low": row.low,
-            "high": row.high,
-            "seeds": row.seeds,
+            **with_interval(row),
         }
         for audit in (FEW, AUDIT)
         for row in findings.rows("mean", audit, "error", samples=findings.fewest)

@@ -52,7 +52,7 @@ def distances(findings: Findings) -> ExhibitRecord | None:
             {
                 "method": row.method,
                 **context,
-                **middle(list(own.values()), 0.0),
+                **middle(list(own.values())),
                 "unit": row.unit,
                 **_factor(own, against, row.method == reference(findings)),
             }

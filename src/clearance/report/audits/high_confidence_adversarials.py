@@ -1,11 +1,9 @@
 """Distance to a high-confidence mistake, with the images themselves."""
 
-from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Row, Section, Term
 from clearance.report.drawing import contact_sheet
 from clearance.report.findings import Findings
-from clearance.report.over_seeds import is_summary
-from clearance.report.pictures import Picture, per_method
+from clearance.report.pictures import firsts, per_method
 from clearance.report.tables import by_method, mean
 
 AUDIT, SHEET = "high_confidence_adversarials", "contact_sheet"
@@ -37,24 +35,13 @@ def high_confidence_section(findings: Findings) -> Section | None:
     table = by_method(findings, "Distance until the network is confident in another class", columns, FOOT)
     if table is None:
         return None
-    sheets = [_picture(findings, record) for record in _sheets(findings)]
+    what = "High-confidence adversarials for"
+    sheets = [
+        per_method(findings, record, contact_sheet(record.exhibit.columns), what)
+        for record in firsts(findings, AUDIT, SHEET).values()
+    ]
     shown = [Row(sheets, title="Images, what they became, and the change")] if sheets else []
     return Section(PAGE.title, [WHAT, NOT_MEANT], [table, *shown])
-
-
-def _sheets(findings: Findings) -> list[ExhibitRecord]:
-    """The first of each method."""
-    shown: dict[str, ExhibitRecord] = {}
-    for record in findings.exhibits(AUDIT, SHEET):
-        if not is_summary(record) and record.method in findings.methods:
-            shown.setdefault(record.method, record)
-    return [shown[method] for method in findings.methods if method in shown]
-
-
-def _picture(findings: Findings, record: ExhibitRecord) -> Picture:
-    return per_method(
-        findings, record, contact_sheet(record.exhibit.columns), "High-confidence adversarials for"
-    )
 
 
 PAGE = AuditPage(

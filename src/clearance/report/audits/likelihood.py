@@ -14,11 +14,11 @@ from clearance.report.audit_page import AuditPage, Row, Section, Term
 from clearance.report.drawing import bands, page_figure
 from clearance.report.findings import Findings
 from clearance.report.names import method_name, score_name, scores_of, setting
-from clearance.report.numbers import data, exact
-from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit
+from clearance.report.numbers import exact
+from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit, with_interval
 from clearance.report.pictures import Draw, Picture, drawn_firsts, firsts, picture
 from clearance.report.svg import GRID, INK, MUTED, series
-from clearance.report.tables import NONE, Compact, Line, by_method, mean
+from clearance.report.tables import NONE, Compact, Line, by_method, mean, small_print
 
 WHAT = (
     "A score measures how normal an image looks to the network; images from outside the training classes should "
@@ -68,8 +68,6 @@ def _in_view(findings: Findings) -> list[Compact | None]:
             findings,
             f"Images of an attack that knows one score ({score_name(score)}): detection AUROC",
             {**main, "attacked": score},
-            "epsilon",
-            _beside_attack,
             FOOT_IN_VIEW,
         )
         for score in scores_of(row.context["attacked"] for row in rows if "attacked" in row.context)
@@ -80,7 +78,7 @@ def _under_attack(findings: Findings, attack: str) -> Compact | None:
     """A line for each method and radius, a column for each score."""
     main = {"attack": attack, "counted": "successful", "negatives": "originals"}
     title = f"Images attacked in {ATTACKS[attack]}: detection AUROC"
-    return _by_score(findings, title, main, "epsilon", _beside_attack, FOOT)
+    return _by_score(findings, title, main, FOOT)
 
 
 def _unseen(findings: Findings) -> Compact | None:
@@ -95,10 +93,9 @@ def _unseen(findings: Findings) -> Compact | None:
     )
 
 
-def _by_score(
-    findings: Findings, title: str, main: Mapping[str, Any], key: str, beside: Any, foot: str
-) -> Compact | None:
-    return _lined(findings, title, findings.rows("mean", AUDIT, "auroc", **main), key, beside, foot)
+def _by_score(findings: Findings, title: str, main: Mapping[str, Any], foot: str) -> Compact | None:
+    rows = findings.rows("mean", AUDIT, "auroc", **main)
+    return _lined(findings, title, rows, "epsilon", _beside_attack, foot)
 
 
 def _lined(
@@ -134,19 +131,12 @@ def _beside_attack(findings: Findings, row: SummaryRow) -> Markup:
     same = {"method": row.method, **{key: row.context[key] for key in keys}}
     noise = findings.row("mean", AUDIT, "auroc", **same, counted="successful", negatives="noise")
     every = findings.row("mean", AUDIT, "auroc", **same, counted="all", negatives="originals")
-    return _small((("noise", noise), ("all", every)))
+    return small_print({"noise": noise, "all": every})
 
 
 def _beside_unseen(findings: Findings, row: SummaryRow) -> Markup:
     same = {"method": row.method, **{key: row.context[key] for key in ("unseen", "score")}}
-    return _small((("pass", findings.row("mean", AUDIT, "fpr95", **same)),))
-
-
-def _small(found: tuple[tuple[str, SummaryRow | None], ...]) -> Markup:
-    lines = [
-        Markup("<small>{} {}</small>").format(words, data(row.value, row.unit)) for words, row in found if row
-    ]
-    return Markup("").join(lines)
+    return small_print({"pass": findings.row("mean", AUDIT, "fpr95", **same)})
 
 
 def _rejected(findings: Findings) -> Compact | None:
@@ -168,7 +158,7 @@ def _evasion(findings: Findings) -> Compact | None:
         every = findings.rows("mean", AUDIT, "auroc", **wanted, negatives="originals")
         # a report from before every score was asked does not say which one was attacked: it was this one
         auroc = next((one for one in every if one.context.get("attacked", score) == score), None)
-        columns.setdefault(title, {})[row.method] = mean(row) + _small((("AUROC", auroc),))
+        columns.setdefault(title, {})[row.method] = mean(row) + small_print({"AUROC": auroc})
     foot = (
         "Share of correctly classified images for which an attack that knows the score found an image that fools "
         "the network and is not rejected. In small print: how well the score still separates those images from the "
@@ -187,10 +177,7 @@ def evasions(findings: Findings) -> ExhibitRecord | None:
             "method": row.method,
             "score": str(row.context["score"]),
             "radius": row.context["epsilon"],
-            "mean": row.value,
-            "low": row.low,
-            "high": row.high,
-            "seeds": row.seeds,
+            **with_interval(row),
         }
         for row in findings.rows("mean", AUDIT, "evasion")
     ]
@@ -345,8 +332,7 @@ def _shown(axes: Axes, row: tuple[Any, ...]) -> None:
     pixels, _, own, taken, p = row
     image = np.moveaxis(np.asarray(pixels, dtype=float), 0, -1)
     axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    title = axes.set_title(f"{_short(own)} → {_short(taken)}\np {p:.2g}", fontsize=8.5, color=INK, pad=2)
-    title.set_parse_math(False)
+    axes.set_title(f"{_short(own)} → {_short(taken)}\np {p:.2g}", fontsize=8.5, color=INK, pad=2)
 
 
 def _short(name: str) -> str:

@@ -26,19 +26,8 @@ def _refit(findings: Findings) -> list[Finding]:
             return [Finding(title, "information", said, "Fix the input first.")]
         todo = "Retrain the last layer before you deploy."
         return [Finding(title, "problem" if outdone(findings) else "warning", said, todo)]
-    if row.high < 0:
-        return [
-            Finding(
-                title, "fine", Markup("A new last layer (linear probe) lowers the accuracy: {}.").format(gain)
-            )
-        ]
-    return [
-        Finding(
-            title,
-            "fine",
-            Markup("A new last layer (linear probe) gives no significant gain: {}.").format(gain),
-        )
-    ]
+    outcome = "lowers the accuracy" if row.high < 0 else "gives no significant gain"
+    return [Finding(title, "fine", Markup("A new last layer (linear probe) {}: {}.").format(outcome, gain))]
 
 
 PAGE = AuditPage(

@@ -14,7 +14,7 @@ from clearance.report.drawing import MOST_POINTS, bands, page_figure
 from clearance.report.findings import Findings
 from clearance.report.names import cited, class_noun
 from clearance.report.numbers import exact
-from clearance.report.over_seeds import middle, rows_of, stored, summary_exhibit, values
+from clearance.report.over_seeds import middle, rows_of, stored, summary_exhibit, values, with_interval
 from clearance.report.pictures import Picture, clouds, one_seed, per_method, picture
 from clearance.report.svg import GRID, INK, MUTED, series
 from clearance.report.tables import Compact, by_method, mean, number
@@ -58,7 +58,7 @@ def table(findings: Findings) -> ExhibitRecord | None:
             for method in findings.methods:
                 seeds = [sum(one) / len(one) for one in found.get(method, {}).values()]
                 if seeds:
-                    numbers = middle(seeds, 0.0, most)
+                    numbers = middle(seeds, most)
                     rows.append(
                         {"method": method, "quantity": name, "on": choice, "classes": classes, **numbers}
                     )
@@ -74,10 +74,7 @@ def sensitivity(findings: Findings) -> ExhibitRecord | None:
             "method": row.method,
             "split": row.context["split"],
             "regulariser": row.context["regulariser"],
-            "mean": row.value,
-            "low": row.low,
-            "high": row.high,
-            "seeds": row.seeds,
+            **with_interval(row),
         }
         for row in found
         if row.context.get("class") == first_class(findings)

@@ -12,9 +12,17 @@ from clearance.report.drawing import bands
 from clearance.report.findings import Findings
 from clearance.report.names import NORMS, method_name, norm_name, norms_of
 from clearance.report.numbers import data, exact
-from clearance.report.over_seeds import bars, curves, is_summary, rows_of, stored, summary_exhibit
+from clearance.report.over_seeds import (
+    bars,
+    curves,
+    is_summary,
+    rows_of,
+    stored,
+    summary_exhibit,
+    with_interval,
+)
 from clearance.report.pictures import Picture, picture
-from clearance.report.tables import Compact, Line, by_method, mean
+from clearance.report.tables import Compact, Line, by_method, mean, small_print
 
 AUDIT = "robustness"
 CURVES, ALARMS = "accuracy_over_radius", "alarms_over_seeds"
@@ -35,10 +43,7 @@ def over_radius(findings: Findings) -> ExhibitRecord | None:
             "norm": row.context["norm"],
             "attacks": kind,
             "radius": row.context["epsilon"],
-            "mean": row.value,
-            "low": row.low,
-            "high": row.high,
-            "seeds": row.seeds,
+            **with_interval(row),
         }
         for kind, name in KINDS.items()
         for row in findings.rows("mean", AUDIT, name)
@@ -193,16 +198,12 @@ def _table(findings: Findings, norm: str) -> Compact | None:
 def _beside(findings: Findings, row: SummaryRow) -> Markup:
     """In small print what plain attacks, noise and images made on another network leave at the same radius."""
     place = {"method": row.method, "norm": row.context["norm"], "epsilon": row.context["epsilon"]}
-    names = (
-        ("plain attacks", "cross_entropy_attack_accuracy"),
-        ("noise", "noise_accuracy"),
-        ("transfer", "transfer_accuracy"),
-    )
-    found = [(words, findings.row("mean", AUDIT, name, **place)) for words, name in names]
-    lines = [
-        Markup("<small>{} {}</small>").format(words, data(one.value, one.unit)) for words, one in found if one
-    ]
-    return Markup("").join(lines)
+    names = {
+        "plain attacks": "cross_entropy_attack_accuracy",
+        "noise": "noise_accuracy",
+        "transfer": "transfer_accuracy",
+    }
+    return small_print({words: findings.row("mean", AUDIT, name, **place) for words, name in names.items()})
 
 
 def _signs(findings: Findings, norms: list[str]) -> Compact | None:

@@ -163,7 +163,7 @@ def pictures(shown: Shown) -> Figure:
         images, labels = np.array(one.columns["image"], float), list(one.columns["label"])
         for axes, image, label, (low, high) in zip(row, images, labels, _ranges(images, labels), strict=True):
             axes.imshow(_last(image, low, high), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-            axes.set_title(label[:22], fontsize=7, pad=2, color=INK, parse_math=False)
+            axes.set_title(label[:22], fontsize=7, pad=2, color=INK)
             axes.set(xticks=[], yticks=[])
             for spine in axes.spines.values():
                 spine.set_visible(False)

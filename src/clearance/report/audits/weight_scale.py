@@ -8,7 +8,7 @@ from markupsafe import Markup
 from clearance.report.audit_page import AuditPage, Section, Term
 from clearance.report.findings import Findings
 from clearance.report.numbers import exact
-from clearance.report.over_seeds import is_summary
+from clearance.report.pictures import firsts
 from clearance.report.tables import Compact, by_method, mean
 
 AUDIT = "weight_scale"
@@ -67,12 +67,11 @@ FOOT = (
 
 def decay_table(findings: Findings) -> Compact | None:
     """A line for each method, from its first run; None where no run says."""
-    columns: dict[str | Markup, dict[str, Markup]] = {title: {} for title in ROLES.values()}
-    for record in findings.exhibits(AUDIT, DECAY):
-        if is_summary(record):
-            continue
-        for role, title in ROLES.items():
-            columns[title].setdefault(record.method, _decay(record.exhibit.columns, role))
+    records = firsts(findings, AUDIT, DECAY)
+    columns = {
+        title: {method: _decay(record.exhibit.columns, role) for method, record in records.items()}
+        for role, title in ROLES.items()
+    }
     return by_method(findings, "Which parameters decay", columns, FOOT)
 
 
