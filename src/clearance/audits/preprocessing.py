@@ -126,6 +126,14 @@ def input_ways(model: Classifier, images: Tensor) -> Iterator[InputWay]:
         f"Give --mean 0 --std {1 / 255:.9f}, and no other normalisation.",
         lambda images: 255 * images,
     )
+    if bool(model.mean.any()) or bool((model.std != 1).any()):
+        twice = (model.mean * (1 + model.std)).flatten().tolist(), model.std.square().flatten().tolist()
+        yield InputWay(
+            "normalised twice",
+            "It was trained on images that were normalised before it normalised them: train it without the first, or "
+            f"give --mean {_joined(twice[0])} --std {_joined(twice[1])}.",
+            _normalised(*twice),
+        )
     if images.shape[1] == 3:
         yield from _of_colours(model)
     mean, std = images.mean(dim=(0, 2, 3)).tolist(), images.std(dim=(0, 2, 3)).clamp(min=1e-3).tolist()

@@ -1,5 +1,7 @@
 """The page on where the network is cut: one-image error in front of the last layers, and one layer later."""
 
+from dataclasses import replace
+
 from markupsafe import Markup
 
 from clearance.records.record import ExhibitRecord
@@ -78,7 +80,7 @@ def _with_pixels(findings: Findings, table: Compact) -> Compact:
     cell = data(row.value, row.unit)
     blank = Markup("")
     line = Line("nearest image, no network", None, [cell, *[blank] * (len(table.columns) - 1)])
-    return Compact(table.title, table.columns, [*table.lines, line], table.foot, table.files)
+    return replace(table, lines=[*table.lines, line])
 
 
 def _picture(findings: Findings) -> Picture | None:
