@@ -63,7 +63,7 @@ class Loss(nn.Module):
     sample_loss: Callable[[Tensor, Tensor], Tensor] | None = None
     _watched = True  # a part of a sum is not
     _without_steps: str | None = None  # what goes wrong if `after_step` is never called; None if nothing does
-    _batches, _batches_since = 0, 0  # in all, and since the last `after_step`
+    _batches_in_all = _batches_since_step = 0
     _first_weights: Tensor | None = None
     # see `TrainingWatch`, "not begun"; more for a loss that moves the mean of all logits faster
     _still = 0.004
@@ -98,14 +98,14 @@ class Loss(nn.Module):
         return terms
 
     def _count_batch(self, outputs: Outputs) -> None:
-        self._batches += 1
+        self._batches_in_all += 1
         weights, before = self._weights_of_classes(outputs), self._first_weights
         if weights is not None and before is None:
             self._first_weights = weights.detach().clone()
         elif (
             weights is not None
             and before is not None
-            and self._batches == _FORGOTTEN
+            and self._batches_in_all == _FORGOTTEN
             and bool(weights.eq(before).all())
         ):
             warnings.warn(
@@ -114,8 +114,8 @@ class Loss(nn.Module):
                 TrainingWarning,
                 stacklevel=3,
             )
-        self._batches_since += 1
-        if self._batches_since == _FORGOTTEN and self._without_steps is not None:
+        self._batches_since_step += 1
+        if self._batches_since_step == _FORGOTTEN and self._without_steps is not None:
             warnings.warn(
                 f"{self._without_steps}, after {_FORGOTTEN} batches without `after_step`; call "
                 "loss.after_step(outputs, labels) after each step of the optimiser.",
@@ -143,7 +143,7 @@ class Loss(nn.Module):
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:
         """Called without gradient after each optimiser step; does nothing but count by default."""
         del outputs, labels
-        self._batches_since = 0
+        self._batches_since_step = 0
 
 
 def _gathered(*tensors: Tensor) -> tuple[Outputs, Tensor]:
@@ -218,8 +218,8 @@ class TrainingWatch:
 
     - *not finite*: a loss or a logit is NaN or infinite, but no pixel is; in the first batch the start is to blame;
     - *images*, where ``model.outputs`` gave them: one is NaN or infinite; or all values are at least 0 and one is above
-      2, as in bytes, where the model takes [0, 1]; or one is below -0.1 and
-      the model normalises them itself;
+      2, as in bytes, where the model takes [0, 1]; or one is
+      below -0.1, and the model normalises them itself;
     - *probabilities*: all logits are at least 0 and below 1, and in every row their sum is 1;
     - *exploded*: from batch 10 on, the loss is above 20 times that of the first batch and 20 log C; or it is above that
       of the first batch, and cross-entropy is above 4 log C, above 12, and above four times that of the first batch;
