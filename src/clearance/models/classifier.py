@@ -105,7 +105,7 @@ class Classifier(nn.Module):
     Args:
         extractor: Turns normalised images into features, shape (B, D).
         head: Turns features into logits, shape (B, C).
-        mean: Subtracted from images, one value or one per channel, in [0, 1] units.
+        mean: Subtracted from images, one value or one per channel, in [0, 1] units; at most 1.
         std: Divides images after that, likewise; above 0.
 
     Shapes:
@@ -113,8 +113,8 @@ class Classifier(nn.Module):
 
     Raises:
         TypeError: If images are no tensor, or whole numbers.
-        ValueError: If `std` is not above 0, images do not fit the extractor or features the head, or features are
-            not of shape (B, D).
+        ValueError: If `mean` is above 1 or `std` not above 0, images do not fit the extractor or features the head, or
+            features are not of shape (B, D).
 
     >>> model = Classifier(nn.Flatten(), nn.Linear(16, 3), mean=0.5, std=0.5)
     >>> images = torch.rand(2, 1, 4, 4)
