@@ -1,6 +1,6 @@
 """How often the headline of `clearance compare` without options tells the methods apart, over blocks of fresh seeds.
 
-    python benchmarks/default_headline.py --runs FOLDER [--first 100] [--blocks 10] [--methods plain,dropout,lgm,foca]
+    python benchmarks/default_headline.py --runs FOLDER [--first 200] [--blocks 10] [--methods plain,dropout,lgm,foca]
 
 Each block is a comparison of its own, with the settings of the command and as many seeds; no seed is in two blocks, nor
 was it used to choose the settings (those had 2000 to 2002). Only what the headline reads is measured: errors with own
@@ -43,7 +43,7 @@ def headline_recipe(methods: list[str]) -> Recipe:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--runs", type=Path, required=True)
-    parser.add_argument("--first", type=int, default=100)
+    parser.add_argument("--first", type=int, default=200)
     parser.add_argument("--blocks", type=int, default=10)
     parser.add_argument("--methods", default=DEFAULT_METHODS)
     given = parser.parse_args()

@@ -125,8 +125,8 @@ class Comparison:
             listener: Called with the events of :func:`clearance.experiments.grid.run_grid`.
             directory: The folder for runs, or their address, so that an interrupted comparison resumes; None stores no
                 runs.
-            on_seed: Called when all methods of one more seed have ended, but for the last, with a card of the seeds so
-                far, whose page is marked as partial; after ten seeds, only when there are a tenth more.
+            on_seed: Called when all methods of the first seed have ended, and whenever the number of such seeds has
+                doubled, but for the last, with a card of the seeds so far, whose page is marked as partial.
 
         Raises:
             ValueError: If the images are missing, or do not fit the recipe.
@@ -154,23 +154,20 @@ class Comparison:
     def _partial(
         self, planned: "Sequence[tuple[float | None, RunPlan]]", on_seed: Callable[[Card], object]
     ) -> Callable[[Results], object]:
-        """What calls `on_seed` as seeds become complete: for each of the first ten, then for each tenth more.
-
-        A page of all seeds so far takes time that grows with them.
-        """
-        shown: set[int] = set()
+        """What calls `on_seed` when one, two, four ... seeds are complete: a page costs time that runs could use."""
+        shown = 0
         missing = Counter(plan.seed for _, plan in planned)
         counted = 0
 
         def hear(results: Results) -> None:
-            nonlocal counted
+            nonlocal counted, shown
             for place in itertools.islice(results, counted, None):
                 missing[planned[place][1].seed] -= 1
             counted = len(results)
             complete = {seed for seed, count in missing.items() if not count}
-            if len(complete) == len(missing) or len(complete) < max(len(shown) + 1, 1.1 * len(shown)):
+            if len(complete) == len(missing) or len(complete) < max(2 * shown, 1):
                 return
-            shown.update(complete)
+            shown = len(complete)
             places = [place for place, (_, plan) in enumerate(planned) if plan.seed in complete]
             report = self._report(
                 [planned[place][0] for place in places], [results[place] for place in places]

@@ -18,7 +18,7 @@ from clearance.experiments.saved import build_model
 
 NAME = "demo"
 SETTINGS: dict[str, dict[str, Any]] = {  # small settings, for speed; and the out-of-distribution images
-    "minimal_perturbation": {"images": 100, "steps": 40, "queries": 100},
+    "minimal_perturbation": {"images": 50, "steps": 40, "queries": 100},
     "out_of_distribution": {"other": "photographs"},
 }
 
