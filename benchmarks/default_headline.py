@@ -3,7 +3,7 @@
     python benchmarks/default_headline.py --runs FOLDER [--first 200] [--blocks 10] [--methods plain,dropout,lgm,foca]
 
 Each block is a comparison of its own, with the settings of the command and as many seeds; no seed is in two blocks, nor
-was it used to choose the settings (those had 2000 to 2002). Only what the headline reads is measured: errors with own
+was it used to choose the settings (those had 2000 to 2005). Only what the headline reads is measured: errors with own
 last layers, and of layers retrained on one image per digit. One process, one thread; finished runs in FOLDER are read
 back. Prints each block's errors, adjusted p values and headline, and at the end the counts.
 """

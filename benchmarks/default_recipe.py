@@ -93,7 +93,7 @@ def main() -> None:
     rows = []
     for name, epochs, changes in trials():
         runs = run_grid(planned(base, name, epochs, changes), data, folder, 2)
-        row = {"method": name, "epochs": epochs, **{key: "" for key in WEAK_HEADS[0]}, **changes}
+        row = {"method": name, "epochs": epochs, **dict.fromkeys(WEAK_HEADS[0], ""), **changes}
         row["own_error"] = f"{mean_of(runs, 'accuracy', 'error'):.5f}"
         row["one_image_error"] = f"{mean_of(runs, 'co_adaptation', 'error'):.5f}"
         row["seconds"] = f"{mean_of(runs, 'training', 'seconds'):.2f}"

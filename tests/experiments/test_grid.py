@@ -224,10 +224,14 @@ class TestProcesses:
 
 
 def test_another_executor_may_take_the_place_of_the_processes(comparison, tmp_path):
-    data, plans = build_data(comparison), plans_of(comparison)[:1]
+    data, plans, events = build_data(comparison), plans_of(comparison)[:2], Events()
     with ThreadPoolExecutor(1) as engine:
-        found = run_grid(plans, data, tmp_path / "threads", engine, send_data=True)
+        found = run_grid(plans, data, tmp_path / "threads", engine, events, send_data=True)
     assert records(found) == records(run_grid(plans, data, tmp_path / "here", None))
+    assert [method for method, event in events.seen if event == "done"] == [
+        "foca",
+        "plain",
+    ]  # the longest first
 
 
 class Losing(ThreadPoolExecutor):
