@@ -54,9 +54,9 @@ WEAK_HEADS = (
 def trials() -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Method, epochs and changed settings of every trial."""
     for epochs in LONGER_AND_SHORTER:
-        for name, rates in DEFAULTS.items():
+        for name, pair in DEFAULTS.items():
             heads = WEAK_HEADS[0] if name == "foca" else {}
-            yield from ((name, epochs, {"lr": lr, **heads}) for lr in rates)
+            yield from ((name, epochs, {"lr": lr, **heads}) for lr in pair)
     for name, rates in RATES.items():
         yield from ((name, EPOCHS, {"lr": lr}) for lr in rates)
     for heads in WEAK_HEADS:

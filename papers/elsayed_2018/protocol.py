@@ -218,8 +218,9 @@ def full_protocol(dataset: str = "mnist", root: str | None = None, seeds: int | 
     """MNIST as in the paper and its code: their network, all nine rivals, 300 epochs of batches of 128.
 
     For a GPU. Rates of noise and numbers of images are then the caller's to set, as `noise_recipes` does. The
-    published code trains with RMSProp, which recipes do not know; this one keeps SGD. Learning rates are those chosen
-    for the small network; l1 and linf at the input alone, which were not searched there, have those of all layers.
+    published code trains with RMSProp (`published`), which recipes do not know; this has SGD. Learning rates are
+    those chosen for the small network; l1 and linf at the input alone, which were not searched there, have those of
+    all layers.
 
     Raises:
         ValueError: If the dataset is another.

@@ -5,6 +5,8 @@ import json
 import math
 
 import pytest
+import torch
+from torch import nn
 
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.build import build_data
@@ -12,7 +14,7 @@ from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunPlan, failed
 from clearance.report import Card
-from papers.elsayed_2018 import attacked, causes, noise, protocol, small_data
+from papers.elsayed_2018 import attacked, causes, noise, protocol, published, small_data
 from papers.elsayed_2018.attacked import with_verdict
 from papers.engine import study as engine
 from papers.engine.catalogue import full_recipe, paper_claims, paper_recipe
@@ -368,3 +370,32 @@ class TestProtocol:
             norm = name.removeprefix("margin-l").removesuffix("-input")
             assert float(full.methods[name].loss_settings["norm"]) == float(norm)
         assert full.methods["cross-entropy"].loss_settings == {}
+
+
+class TestThePublishedTraining:
+    def test_rmsprop_is_that_of_tensorflow_1_on_a_penalised_and_clipped_gradient(self):
+        """Against the recursion in Python's numbers."""
+        weights, gradients = [3.0, -0.5], [[6.0, 0.2], [-1.0, 0.1], [0.3, -8.0]]
+        parameter = nn.Parameter(torch.tensor(weights, dtype=torch.float64))
+        stepper = published.RMSProp([parameter], lr=0.1)
+        means = [1.0, 1.0]
+        for gradient in gradients:
+            parameter.grad = torch.tensor(gradient, dtype=torch.float64)
+            stepper.step()
+            gradient = [g + 5e-4 * w for g, w in zip(gradient, weights, strict=True)]
+            scale = min(1.0, 5.0 / math.hypot(*gradient))
+            for k, g in enumerate(gradient):
+                means[k] = 0.9 * means[k] + 0.1 * (scale * g) ** 2
+                weights[k] -= 0.1 * scale * g / math.sqrt(means[k] + 0.01)
+        assert parameter.tolist() == pytest.approx(weights, rel=1e-6)
+
+    @pytest.mark.slow
+    @pytest.mark.filterwarnings("ignore:training has exploded")  # the published formula does at first
+    def test_it_learns_the_digits(self, tmp_path, capsys):
+        words = ["--dataset", "digits", "--epochs", "12", "--seeds", "1", "--out", str(tmp_path)]
+        published.main(words)
+        said = capsys.readouterr().out
+        assert said.startswith("seed 0: finished, test error ")
+        assert float(said.split()[-2]) < 10
+        published.main(words)  # read back
+        assert capsys.readouterr().out == said
