@@ -125,10 +125,15 @@ def _if_cut_later(findings: Findings) -> Markup:
 
 
 def _time(findings: Findings, method: str) -> Markup | None:
-    """The training time as a factor of the first method's, if it was measured to within a factor of two."""
+    """The training time as a factor of the first method's, if it was measured to within a factor of two.
+
+    Times that are not told apart are about the same.
+    """
     row = findings.row("ratio", "training", "seconds", method=method, against=findings.baseline)
     if row is None or (row.low is not None and row.low < row.value / 2):
         return None
+    if row.low is not None and row.high is not None and row.low <= 1 <= row.high:
+        return Markup("about 1\N{MULTIPLICATION SIGN}")
     return data(row.value, "factor")
 
 
