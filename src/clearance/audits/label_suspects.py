@@ -121,7 +121,7 @@ class LabelSuspects(Audit):
 
     def _worst(self, shares: Floats, labels: Ints) -> Measurement:
         """The largest share, with its interval over the images of the class."""
-        given = int(shares.max(axis=1).argmax())
+        given = max(np.unique(labels), key=lambda name: float(shares[name].max()))  # some may have no image
         images = int((labels == given).sum())
         return share_of(self.name, "worst_pair", round(float(shares.max()) * images), images, "lower", {})
 
