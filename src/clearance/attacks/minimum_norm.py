@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import final
+from typing import Self, final
 
 import torch
 from torch import Tensor
@@ -67,8 +67,12 @@ class DistanceAttack(ABC):
         batch = Batch.checked(model, images, labels, None, self.bounds, self.chunk)
         before = batch.broken(batch.logits)
         found = batch.images.clone()
+        chunks = torch.arange(len(before), device=before.device).split(self.chunk)
+        for number, rows in enumerate(chunks):  # what is found for an image depends on its chunk alone
+            right = rows[~before[rows]]
+            if len(right):
+                found[right] = self._at(number, len(chunks))._search(batch[right])
         if not bool(before.all()):
-            found[~before] = self._search(batch[~before])
             found = self._settled(batch, found, before)
         hit = rescored(
             model,
@@ -96,6 +100,10 @@ class DistanceAttack(ABC):
             share = torch.full_like(found.flatten(1)[:, 0], farther)
             found = chosen(wrong, found, blended(batch.images, found, share, self.bounds))
         return found
+
+    def _at(self, number: int, of: int) -> Self:  # noqa: ARG002
+        """The search of one of several chunks."""
+        return self
 
     @abstractmethod
     def _search(self, batch: Batch) -> Tensor:
@@ -406,6 +414,10 @@ class MinimumNorm(DistanceAttack):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count("steps", self.steps)
+
+    def _at(self, number: int, of: int) -> Self:
+        say = self.on_progress
+        return self if say is None else replace(self, on_progress=lambda done: say((number + done) / of))
 
     def _search(self, batch: Batch) -> Tensor:
         start = DeepFool(self.norm, bounds=self.bounds, chunk=self.chunk).crossed(batch)

@@ -29,7 +29,7 @@ from clearance.attacks.gradient import APGD
 from clearance.attacks.losses import LOSSES
 from clearance.attacks.square import SquareSearch
 from clearance.attacks.transfer import has_steps, straight_through, transferred
-from clearance.audits._audit import WILSON, Audit, Findings, Subject, wilson_interval
+from clearance.audits._audit import PART, WILSON, Audit, Findings, Subject, wilson_interval
 from clearance.audits._samples import fixed_images
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
@@ -119,7 +119,7 @@ def answers_vary(model: Model, images: Tensor) -> bool:
     return not _alike(logits_of(model, some), logits_of(model, some))
 
 
-DRAWS, DRAWN_AT_ONCE = 4, 4 * CHUNK
+DRAWS = 4
 
 
 class Drawn:
@@ -177,9 +177,8 @@ def survivors(
 ) -> Tensor:
     """The images that no attack breaks, (B,); one that is broken is not attacked again.
 
-    Images are cut into parts of a fixed size in their order; what an attack does with one depends on no other, or,
-    where answers are random, only on its part of 256: so the result does not depend on how images are shared out
-    between calls in whole parts.
+    Images are cut into parts of a fixed size in their order, and what an attack does with one depends on its part
+    alone: so the result does not depend on how images are shared out between calls in whole parts.
 
     The model is in evaluation mode, with images (B, ...) and labels (B,). Attacks are tried in their order, on images
     that are `alive`, by default all; the rest counts as broken.
@@ -190,9 +189,8 @@ def survivors(
     tensor([ True, False])
     """
     alive = torch.ones_like(labels, dtype=torch.bool) if alive is None else alive.clone()
-    size = DRAWN_AT_ONCE if isinstance(model, Drawn) else _at_once(images)
     for attack in attacks:
-        for part in torch.arange(len(images), device=labels.device).split(size):
+        for part in torch.arange(len(images), device=labels.device).split(_at_once(images)):
             rows = part[alive[part]]
             if len(rows):
                 hit = attack(model, images[rows], labels[rows])
@@ -203,8 +201,9 @@ def survivors(
 
 
 def _at_once(images: Tensor) -> int:
-    """Images that are attacked at once: whole chunks, so that the model sees the same ones together."""
-    return max(1, SLICE // (images[:1].nbytes * CHUNK)) * CHUNK
+    """Images that are attacked at once: 256, or fewer where they are large; whole chunks, and whole times in 256."""
+    chunks = min(SLICE // (images[:1].nbytes * CHUNK), PART // CHUNK)
+    return CHUNK * 2 ** max(0, chunks.bit_length() - 1)
 
 
 def blind_share(model: Model, images: Tensor, labels: Tensor, loss: str) -> float:
