@@ -3,9 +3,10 @@
     python benchmarks/default_headline.py --runs FOLDER [--first 200] [--blocks 10] [--methods plain,dropout,lgm,foca]
 
 Each block is a comparison of its own, with the settings of the command and as many seeds; no seed is in two blocks, nor
-was it used to choose the settings (those had 2000 to 2005). Only what the headline reads is measured: errors with own
-last layers, and of layers retrained on one image per digit. One process, one thread; finished runs in FOLDER are read
-back. Prints each block's errors, adjusted p values and headline, and at the end the counts.
+was it used to choose the settings (those had 2000 to 2005). Measured are errors with own last layers, and of layers
+retrained on one image per digit; not those of the later cut, which the command's headline also names. One process, one
+thread; finished runs in FOLDER are read back. Prints each block's errors, adjusted p values and headline, then the
+counts.
 """
 
 import argparse
@@ -25,13 +26,12 @@ from clearance.report.findings import Findings, claimed
 from clearance.report.first_screen import first_screen, plain_text
 
 
-def headline_recipe(methods: list[str]) -> Recipe:
+def headline_recipe(methods: list[str], draws: int | None = None) -> Recipe:
     """The default recipe with the two audits that the headline reads, and of the second only the first size."""
     start = tuned_recipe("digits")
     settings = dict(start.audit_settings["co_adaptation"])
-    settings |= {
-        "per_class": settings["per_class"][:1], "repetitions": settings["repetitions"][:1], "all_images": False,
-    }  # fmt: skip
+    repetitions = settings["repetitions"][:1] if draws is None else [draws]
+    settings |= {"per_class": settings["per_class"][:1], "repetitions": repetitions, "all_images": False}
     return dataclasses.replace(
         start,
         methods={name: start.methods[name] for name in methods},

@@ -203,7 +203,7 @@ def survivors(
 def _at_once(images: Tensor) -> int:
     """Images that are attacked at once: 256, or fewer where they are large; whole chunks, and whole times in 256."""
     chunks = min(SLICE // (images[:1].nbytes * CHUNK), PART // CHUNK)
-    return CHUNK * 2 ** max(0, chunks.bit_length() - 1)
+    return CHUNK << max(0, chunks.bit_length() - 1)
 
 
 def blind_share(model: Model, images: Tensor, labels: Tensor, loss: str) -> float:
@@ -659,7 +659,7 @@ RADII: Mapping[str, Mapping[str, tuple[float, ...]]] = {
 }
 """Radii by kind of images and norm, in pixel units, where none are given.
 
-Photographs, of three channels: those usual for CIFAR-10 (Croce and Hein 2020; in norm 1 2021). Grey images:
+Photographs, of three or more channels: those usual for CIFAR-10 (Croce and Hein 2020; in norm 1 2021). Grey images:
 those usual for MNIST, which are 0.3 in norm inf (Madry et al. 2018) with 0.1 beside it, 2 and 10 in the others (Tramer
 and Boneh 2019). Small grey images, of fewer than 256 pixels, such as digits of 8 x 8: the same in norm inf; in norms 2
 and 1 about the same change for each pixel.
@@ -672,7 +672,7 @@ def usual_radii(images: Tensor) -> Mapping[str, tuple[float, ...]]:
     >>> usual_radii(torch.zeros(1, 1, 28, 28))["inf"], usual_radii(torch.zeros(1, 3, 32, 32))["2"]
     ((0.1, 0.3), (0.5,))
     """
-    if images.ndim == 4 and images.shape[1] == 3:
+    if images.ndim == 4 and images.shape[1] >= 3:
         return RADII["photographs"]
     return RADII["grey" if images[0].numel() >= 256 else "small grey"]
 

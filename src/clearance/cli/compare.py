@@ -162,15 +162,14 @@ def _saved(card: "Card", out: str) -> str:
 
 
 def _save_partial(console: "Console", out: str, card: "Card") -> None:
-    """Write the page of the seeds so far, and say so the first time."""
-    from clearance._files import is_remote
-
-    first = is_remote(out) or not (Path(out) / "index.html").exists()
-    page = _saved(card, out)
-    if first:
-        console.print(
-            f"Partial report, renewed as seeds are complete: {page}", highlight=False, soft_wrap=True
-        )
+    """Write the page of the seeds so far, and say where it is; a full disk must not end the runs."""
+    try:
+        page = _saved(card, out)
+    except OSError as error:
+        console.print(f"No partial report: {error}", highlight=False, soft_wrap=True)
+        return
+    seeds = "{seeds} of {of}".format(**card.report.recipe["partial"])
+    console.print(f"Partial report, {seeds} seeds: {page}", highlight=False, soft_wrap=True)
 
 
 def _print_plan(console: "Console", recipe: "Recipe", out: str, values: int, where: str) -> None:

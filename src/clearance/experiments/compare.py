@@ -125,8 +125,8 @@ class Comparison:
             listener: Called with the events of :func:`clearance.experiments.grid.run_grid`.
             directory: The folder for runs, or their address, so that an interrupted comparison resumes; None stores no
                 runs.
-            on_seed: Called when all methods of the first seed have ended, and whenever the number of such seeds has
-                doubled, but for the last, with a card of the seeds so far, whose page is marked as partial.
+            on_seed: Called when the first seed is complete, and then each time twice as many are; not for the last. It
+                gets a card of the seeds so far, whose page is marked as partial.
 
         Raises:
             ValueError: If the images are missing, or do not fit the recipe.
@@ -154,7 +154,7 @@ class Comparison:
     def _partial(
         self, planned: "Sequence[tuple[float | None, RunPlan]]", on_seed: Callable[[Card], object]
     ) -> Callable[[Results], object]:
-        """What calls `on_seed` when one, two, four ... seeds are complete: a page costs time that runs could use."""
+        """What calls `on_seed` each time twice as many seeds are complete: a page takes time from runs."""
         shown = 0
         missing = Counter(plan.seed for _, plan in planned)
         counted = 0

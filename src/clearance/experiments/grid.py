@@ -249,7 +249,7 @@ class _Submitted:
 
 
 def _start_order(one: _Submitted) -> tuple[int, bool]:
-    """Seed by seed, and of each FOCA's run first: it takes longest, and no core shall wait for it at the end."""
+    """By seed; within a seed FOCA's run first: it takes longest, and would otherwise leave cores idle at the end."""
     return one.plan.seed, one.plan.settings.way != "foca"
 
 

@@ -32,7 +32,7 @@ def left_out(recipe: Recipe) -> list[Markup]:
     >>> print(left_out({"audits_left_out": [asked]})[0].striptags())
     Could not be asked without features: linear probe (linear_probe).
     >>> print(left_out({"partial": {"seeds": 2, "of": 5}})[0].striptags())
-    Partial: 2 of 5 seeds. The comparison writes this page again as seeds come in.
+    Partial: 2 of 5 seeds. The comparison writes this page again on its way, and at its end.
     """
     entries = recipe.get("audits_left_out", [])
     without = recipe.get("audits_without_numbers", [])
@@ -43,7 +43,9 @@ def left_out(recipe: Recipe) -> list[Markup]:
     found = []
     if PARTIAL in recipe:
         counts = (data(recipe[PARTIAL]["seeds"], "count"), data(recipe[PARTIAL]["of"], "count"))
-        text = Markup("Partial: {} of {} seeds. The comparison writes this page again as seeds come in.")
+        text = Markup(
+            "Partial: {} of {} seeds. The comparison writes this page again on its way, and at its end."
+        )
         found.append(text.format(*counts))
     if without:
         asked = Markup("; ").join(Markup("{} ({})").format(_inside(name), name) for name in without)
