@@ -3,10 +3,11 @@
     python benchmarks/default_recipe.py --runs FOLDER
 
 A quarter of the training images is held out and measured on; the test images are not read. Seeds 2003 to 2005, which
-are used nowhere else. Chosen: 12 epochs, so that five seeds of the default methods take less than 100 seconds on two
-cores (with 25 they took twice as long; 10 would be nearly as good); of the learning rates the smallest within a tenth of a point of the lowest error from one image; of FOCA's heads those with the least work,
-heads x head_steps / reuse, within a tenth of a point. FOCA had 24 trials, other methods three to five. The seconds are
-those of a machine with both cores busy. Two processes, one thread each; finished runs in FOLDER are read back.
+are used nowhere else. Chosen: 12 epochs, so that five seeds of the default methods take about 100 seconds on two cores
+of a slow machine (with 25 they took twice as long; 10 would be nearly as good); of the learning rates the smallest
+within a tenth of a point of the lowest error from one image; of FOCA's heads those with the least work, heads x
+head_steps / reuse, within a tenth of a point. FOCA had 24 trials, other methods three to five. The seconds are those of
+a machine with both cores busy. Two processes, one thread each; finished runs in FOLDER are read back.
 """
 
 import argparse
