@@ -19,9 +19,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 import clearance as cl
-from clearance.losses.large_margin import DistanceSettings
-from clearance.models import large_margin_cnn
-from clearance.models.features import extract_features
+from clearance.losses import DistanceSettings
+from clearance.models import extract_features, large_margin_cnn
 from clearance.training import EndToEnd, FitResult
 
 BATCH, EPOCHS = 128, 300
