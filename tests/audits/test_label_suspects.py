@@ -203,6 +203,11 @@ def test_labels_of_tiny_classes_are_not_judged():
     assert numbers["suspects", "train"].value == 0
 
 
+def test_a_class_without_images_is_not_the_worst():
+    worst = LabelSuspects()._worst(np.zeros((3, 3)), np.array([1, 2, 2]))
+    assert (worst.value, worst.n) == (0.0, 1)
+
+
 def test_without_cleanlab_one_sentence_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "cleanlab.filter", None)
     with pytest.raises(

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from clearance.cli._console import Console
+from clearance.cli.compare import _save_partial
 from clearance.experiments import engines
+from clearance.records import Report
+from clearance.report import Card
 from cli.terminal import plain_text, run
 
 
@@ -118,3 +122,12 @@ def test_a_failed_run_is_on_the_page_and_the_exit_status_says_it(compared, home,
     page = plain_text((folder / "index.html").read_text("utf-8"))
     assert "seed 1 stopped" in page or "seed 1 failed" in page
     assert str(tmp_path) not in page
+
+
+def test_a_partial_page_that_cannot_be_written_does_not_end_the_runs(monkeypatch, capsys):
+    def full(card, out):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("clearance.cli.compare._saved", full)
+    _save_partial(Console(), "anywhere", Card(Report({}, {}, "", "")))
+    assert capsys.readouterr().out == "No partial report: No space left on device\n"

@@ -1,7 +1,6 @@
 """Comparisons and audits from Python, with methods, losses, ways of training and models of the caller's own."""
 
 import dataclasses
-import itertools
 import json
 
 import pytest
@@ -236,12 +235,7 @@ def test_partial_pages_name_their_seeds_and_leave_nothing_behind(data, tmp_path,
         seen.append(seeds)
 
     card = Comparison(recipe, data=data).run(engine, directory=tmp_path / "runs", on_seed=on_seed)
-    if engine is None:
-        assert seen == [1, 2, 4]
-    else:  # two seeds may end at once
-        assert 1 <= seen[0] <= 2
-        assert all(later >= 2 * earlier for earlier, later in itertools.pairwise(seen))
-        assert seen[-1] < 5
+    assert seen == [1, 2, 4]
     assert "partial" not in card.report.recipe
     card.save_folder(tmp_path / "partial")
     card.save_folder(tmp_path / "whole")

@@ -669,7 +669,7 @@ and 1 about the same change for each pixel.
 def usual_radii(images: Tensor) -> Mapping[str, tuple[float, ...]]:
     """The row of :data:`RADII` for images, (B, ...).
 
-    >>> usual_radii(torch.zeros(1, 1, 28, 28))["inf"], usual_radii(torch.zeros(1, 3, 32, 32))["2"]
+    >>> usual_radii(torch.zeros(1, 1, 28, 28))["inf"], usual_radii(torch.zeros(1, 4, 32, 32))["2"]
     ((0.1, 0.3), (0.5,))
     """
     if images.ndim == 4 and images.shape[1] >= 3:
