@@ -131,7 +131,7 @@ class TestMistakes:
 @pytest.fixture
 def processes_break_down(monkeypatch):
     """Every process dies at once with an error of its own."""
-    monkeypatch.setattr(engines, "WORKER", "raise ValueError('boom')")
+    monkeypatch.setattr(engines, "MAIN", "raise ValueError('boom')")
 
 
 def test_compare_without_any_result_is_status_1(home, tmp_path, processes_break_down):

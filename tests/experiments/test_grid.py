@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import importlib
 import json
 import os
 import pickle
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,13 +36,14 @@ def records(findings):
     ]
 
 
-def is_running(process):
-    """Whether there is such a process; one that ended and was not collected does not run."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
+def running(group):
+    """How many processes of a group run; one that ended and was not collected does not."""
+    count = 0
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            state, _, its_group = place.read_text().rpartition(")")[2].split()[:3]
+            count += state != "Z" and int(its_group) == group
+    return count
 
 
 class Events:
@@ -126,6 +129,11 @@ def test_one_and_two_at_a_time_give_the_same_and_what_is_finished_is_kept(blocke
     assert all((folder / name).read_bytes() == (tmp_path / name).read_bytes() for name in tensors)
 
 
+def kill_parent() -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(600)
+
+
 class TestProcesses:
     """The pool by itself."""
 
@@ -183,25 +191,45 @@ class TestProcesses:
             "    [task.result() for task in tasks]\n"
             "    while len(engine._alive) < 2:\n"
             "        time.sleep(0.01)\n"
-            "    print(*[process._popen.pid for process in engine._alive], flush=True)\n"
+            "    print(*{process.group for process in engine._alive}, flush=True)\n"
             "    time.sleep(600)\n"
         )
         with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
             assert parent.stdout is not None
-            workers = [int(word) for word in parent.stdout.readline().split()]
-            assert len(workers) == 2
-            assert all(map(is_running, workers))
+            group = int(parent.stdout.readline())
+            assert running(group) == 3  # an original and two copies
             parent.send_signal(how)
             parent.wait()
         ends = time.monotonic() + 2
-        while any(map(is_running, workers)) and time.monotonic() < ends:
+        while running(group) and time.monotonic() < ends:
             time.sleep(0.01)
-        assert not any(map(is_running, workers))
+        assert not running(group)
 
     def test_what_cannot_be_pickled_fails_alone(self):
         with Processes(1) as engine:
             with pytest.raises((AttributeError, pickle.PicklingError)):
                 engine.submit(lambda: 1).result()
+            assert engine.submit(len, "four").result() == 4
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="only there processes are copied")
+    def test_an_original_that_dies_is_replaced(self):
+        with Processes(1) as engine:
+            engine.submit(len, "four").result()
+            lost = engine.submit(kill_parent)
+            with pytest.raises(LostError, match="SIGKILL"):
+                lost.result()
+            assert engine.submit(len, "four").result() == 4
+
+    def test_a_function_that_cannot_be_imported_there_fails_alone(self, monkeypatch, tmp_path):
+        (tmp_path / "only_here.py").write_text("def four(): return 4")
+        monkeypatch.syspath_prepend(tmp_path)
+        four = importlib.import_module("only_here").four
+        with Processes(1, fresh=False) as engine:
+            assert engine.submit(four).result() == 4
+        sys.path.remove(str(tmp_path))
+        with Processes(1, fresh=False) as engine:
+            with pytest.raises(TaskError, match="No module named 'only_here'"):
+                engine.submit(four).result()
             assert engine.submit(len, "four").result() == 4
 
     def test_an_interruption_ends_every_process(self):

@@ -301,7 +301,7 @@ class AuditCommand:
     def _engine(self) -> "AbstractContextManager[Engine]":
         where = (self.engine, self.jobs, self.cpus_per_run, self.gpus_per_run)
         check_engine_options(*where)
-        return nullcontext() if where[:2] == (LOCAL, None) else chosen_engine(*where)
+        return nullcontext() if where[:2] == (LOCAL, None) else chosen_engine(*where, fresh=False)
 
     def _source(self) -> "Source":
         if self._is_demo():

@@ -7,6 +7,7 @@ was lost ends in a :class:`LostError`; it may be submitted again.
 import contextlib
 import ctypes
 import importlib
+import multiprocessing
 import os
 import pickle  # noqa: TID251 - to and from processes that it has started; no file
 import platform
@@ -18,10 +19,13 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import version
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 
 @contextlib.contextmanager
@@ -47,11 +51,11 @@ def one_thread() -> Iterator[None]:
 
 
 Event = Mapping[str, Any]
-WORKER = "from clearance.experiments.engines import work; work(fork={fork})"
+MAIN = "from clearance.experiments.engines import work; work(copies={copies}, imports={imports})"
 FORKS = sys.platform == "linux"  # elsewhere system libraries that torch uses do not survive a fork
-# what tasks import late, here once for all copies; the first optimizer imports torch._dynamo
-_LATE = ("torch._dynamo", "scipy.stats", "sklearn.datasets", "sklearn.metrics")
-_channel: IO[bytes] | None = None  # to the parent, in a process that `Processes` started
+# what runs need, once for all copies; the first optimizer imports torch._dynamo
+_FOR_RUNS = ("torch._dynamo", "scipy.stats", "sklearn.datasets", "sklearn.metrics", "clearance.experiments.grid")
+_parent: Connection | None = None  # in a process that `Processes` started
 
 
 class TaskError(RuntimeError):
@@ -102,11 +106,13 @@ class Processes(Executor):
     Functions and arguments are pickled; a function must be importable by name. If a process dies, only its
     own task fails. Leaving ``with`` by an exception ends all of them.
 
+    On Linux they are copies (forks) of one original, which has no threads and imports once what all of them need. It
+    starts at once, beside what the caller does next.
+
     Args:
         jobs: Tasks at a time, at least 1; None means one per core that this process may use.
         fresh: Whether each task gets a new process, so that its memory can be measured; otherwise a process runs
-            one task after the other. On Linux a new process is a copy (a fork) of one that has imported everything
-            and has no threads, which saves the seconds that imports take.
+            one task after the other.
 
     >>> import math
     >>> with Processes(1) as engine:
@@ -120,6 +126,7 @@ class Processes(Executor):
         self._lock = threading.Lock()
         self._alive: set[_Process] = set()
         self._idle: list[_Process] = []
+        self._original = self._new_original()
         self._ended = False
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Task:
@@ -129,16 +136,17 @@ class Processes(Executor):
         return task
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes once their tasks are done."""
+        """End the processes once their tasks are done; without waiting, they end with this process."""
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
-        for process in self._idle:
-            process.close()
+        if wait:
+            for process in (*self._idle, *self._originals()):
+                process.close()
 
     def terminate(self) -> None:
         """End the processes now; their tasks fail, and waiting tasks are not started."""
         with self._lock:
             self._ended = True
-            for process in self._alive:
+            for process in (*self._alive, *self._originals()):
                 process.terminate()
 
     def __exit__(
@@ -151,49 +159,82 @@ class Processes(Executor):
     def _do(self, task: Task, call: Any) -> None:
         if not task.set_running_or_notify_cancel():
             return
+        process = None
         try:
             process = self._process()
-        except TaskError as error:
-            task.set_exception(error)
-            return
-        try:
             task.set_result(process.result(call, task.send))
         except Exception as error:  # noqa: BLE001 - the future holds it
             task.set_exception(error)
+        if process is None:
+            return
+        if process.works and not self._fresh:
+            self._idle.append(process)
+            return
+        process.close()
         with self._lock:
-            if process.works and (FORKS or not self._fresh):
-                self._idle.append(process)
-            else:
-                self._alive.discard(process)
-                process.close()
+            self._alive.discard(process)
 
     def _process(self) -> "_Process":
         with self._lock:
             if self._ended:
                 raise TaskError("interrupted")
-            process = self._idle.pop() if self._idle else _Process(fork=self._fresh and FORKS)
+            if self._idle:
+                return self._idle.pop()
+            if self._original is not None and not self._original.works:
+                self._original.close()
+                self._original = self._new_original()
+            original = self._original
+        process = _Process() if original is None else original.copy()
+        with self._lock:
             self._alive.add(process)
-            return process
+            if self._ended:
+                process.terminate()
+        return process
+
+    def _new_original(self) -> "_Original | None":
+        return _Original(_FOR_RUNS if self._fresh else ()) if FORKS else None
+
+    def _originals(self) -> "list[_Original]":
+        return [] if self._original is None else [self._original]
+
+
+Begun = tuple[int, Callable[[], int]]
+"""The group of a process, and what waits for its end and gives its exit code."""
+
+
+def _new(theirs: Connection, errors: int, *, copies: bool = False, imports: tuple[str, ...] = ()) -> Begun:
+    """Begin :func:`work` in a new Python, with its end of a connection and of a pipe for error output."""
+    popen = subprocess.Popen(  # noqa: S603 - Python itself, and constants
+        [sys.executable, "-c", MAIN.format(copies=copies, imports=imports), str(os.getpid())],
+        stdin=theirs.fileno(),
+        stderr=errors,
+        # PYTHONSAFEPATH: a file in the user's folder must not shadow a library
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"},
+        start_new_session=True,  # Ctrl-C reaches only the parent, which ends its processes
+    )
+    return popen.pid, popen.wait
 
 
 class _Process:
-    """One process of :func:`work`; with `fork` each of its tasks runs in a copy of it."""
+    """A process that runs tasks, with a connection to it and its error output."""
 
-    def __init__(self, *, fork: bool) -> None:
-        self._popen = subprocess.Popen(  # noqa: S603 - Python itself, and a constant
-            [sys.executable, "-c", WORKER.format(fork=fork), str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # PYTHONSAFEPATH: a file in the user's folder must not shadow a library
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"},
-            start_new_session=True,  # Ctrl-C reaches only the parent, which ends its processes
-        )
+    def __init__(self, begin: Callable[[Connection, int], Begun] = _new) -> None:
+        self.works = True
+        self._connection, theirs = multiprocessing.Pipe()
+        errors, their_errors = os.pipe()
+        self._errors = os.fdopen(errors, "rb")
+        try:
+            self.group, self._code = begin(theirs, their_errors)
+        except BaseException:
+            self._connection.close()
+            self._errors.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(their_errors)
         self._complaints: list[bytes] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.works = True
-        self._send(sys.path)
 
     def result(self, call: Any, listener: Callable[[Event], object]) -> Any:
         """The value that a call returns.
@@ -201,48 +242,79 @@ class _Process:
         Raises:
             TaskError: If it raises; a LostError if the process dies.
         """
-        assert self._popen.stdout is not None
-        self._send(call)
+        message = pickle.dumps(call)  # complete, so that a pickling error sends nothing
         try:
+            self._connection.send(sys.path)
+            self._connection.send_bytes(message)
             while True:
-                kind, value = pickle.load(self._popen.stdout)  # noqa: S301 - from our own process
+                kind, value = pickle.loads(self._connection.recv_bytes())  # noqa: S301 - from our own process
                 if kind != "event":
-                    return value_of((kind, value))
+                    break
                 listener(value)
-        except (EOFError, pickle.UnpicklingError):
-            self.works = False
-            code = self._popen.wait()
-            self._reader.join()
-            complaint = b"".join(self._complaints).decode(errors="replace")
-            raise LostError(_reason(code, complaint), complaint) from None
+        except (EOFError, ConnectionError):
+            raise self._lost() from None
+        return value_of((kind, value))
 
     def terminate(self) -> None:
-        """End it, and the copy of it that runs a task."""
+        """End it; an original also ends its copies, and a copy the others."""
         with contextlib.suppress(ProcessLookupError):  # it has ended
-            os.killpg(self._popen.pid, signal.SIGTERM)
+            os.killpg(self.group, signal.SIGTERM)
 
     def close(self) -> None:
-        """Close its input; it ends after reading the rest."""
-        assert self._popen.stdin is not None
-        assert self._popen.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it is dead
-            self._popen.stdin.close()
-        self._popen.stdout.close()
-        self._popen.wait()
+        """Close the connection, and wait until the process has ended."""
+        self._connection.close()
+        if self.works:
+            with contextlib.suppress(LostError):  # its original died, and it with that
+                self._code()
         self._reader.join()
 
-    def _send(self, thing: Any) -> None:
-        assert self._popen.stdin is not None
-        data = pickle.dumps(thing)  # complete, so that a pickling error sends nothing
-        with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code and error output say why
-            self._popen.stdin.write(data)
-            self._popen.stdin.flush()
+    def _lost(self) -> LostError:
+        """Why it died; it must have."""
+        self.works = False
+        code = self._code()
+        self._reader.join()
+        complaint = b"".join(self._complaints).decode(errors="replace")
+        return LostError(_reason(code, complaint), complaint)
 
     def _read(self) -> None:
-        assert self._popen.stderr is not None
-        for line in self._popen.stderr:
-            self._complaints.append(line)
-        self._popen.stderr.close()
+        with self._errors:
+            self._complaints.extend(self._errors)
+
+
+class _Original(_Process):
+    """A process that makes copies of itself, which run tasks."""
+
+    def __init__(self, imports: tuple[str, ...]) -> None:
+        super().__init__(partial(_new, copies=True, imports=imports))
+        self._asking = threading.Lock()
+
+    def close(self) -> None:
+        """Close the connection when nobody asks, and wait until the process has ended."""
+        with self._asking:
+            super().close()
+
+    def copy(self) -> _Process:
+        """A new copy; the first has to wait until everything is imported."""
+        return _Process(self._copied)
+
+    def _copied(self, theirs: Connection, errors: int) -> Begun:
+        copy = self._ask(None, theirs.fileno(), errors)
+        return self.group, partial(self._ask, copy)
+
+    def _ask(self, ended: int | None, *handles: int) -> int:
+        """The exit code of a copy that has ended; for None the number of a new one, which gets `handles`.
+
+        Raises:
+            LostError: If the original has died.
+        """
+        with self._asking:
+            try:
+                self._connection.send(ended)
+                for handle in handles:
+                    send_handle(self._connection, handle, self.group)
+                return int(self._connection.recv())
+            except (EOFError, OSError):  # it has ended, or another thread noticed that and closed the connection
+                raise self._lost() from None
 
 
 def report(**event: Any) -> None:
@@ -252,7 +324,7 @@ def report(**event: Any) -> None:
 
 def is_local_process() -> bool:
     """Whether this process was started by `Processes`, so that `report` reaches its parent."""
-    return _channel is not None
+    return _parent is not None
 
 
 def end_with(parent: int) -> None:
@@ -267,54 +339,64 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
-def work(*, fork: bool) -> None:
-    """Run one task after the other from standard input: the main function of a process of `Processes`.
+def work(*, copies: bool, imports: tuple[str, ...]) -> None:
+    """Run tasks, or with `copies` make copies of this process that do: the main function of a process of `Processes`.
 
-    `fork` means that each task runs in a copy of this process; if the copy dies, this process dies in the same way.
+    Standard input is a connection to the parent.
     """
-    global _channel
     end_with(int(sys.argv[1]))
-    _channel = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # keep what tasks print out of the channel
-    tasks = sys.stdin.buffer
-    sys.path.extend(place for place in pickle.load(tasks) if place not in sys.path)  # noqa: S301 - our parent's
+    parent = Connection(os.dup(0))
     import torch
 
     torch.set_num_threads(1)
-    for name in _LATE if fork else ():
+    for name in imports:
         importlib.import_module(name)
+    _run_tasks(_copied(parent) if copies else parent)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _copied(parent: Connection) -> Connection:
+    """Make copies as the parent asks for them; in each, return its connection. This process ends with the parent's."""
+    original = os.getpid()
     while True:
         try:
-            function, arguments, options = pickle.load(tasks)  # noqa: S301 - our parent's
+            ended = parent.recv()
         except EOFError:
-            return
-        except Exception:  # noqa: BLE001 - a function that is not importable, say
-            _send_parent("failed", traceback.format_exc())
-            continue
-        original = os.getpid()
-        copy = os.fork() if fork else 0
-        if copy:
-            _die_as(os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]))
-            continue
-        if fork:
-            end_with(original)
-        outcome = outcome_of(function, *arguments, **options)
-        try:
-            _send_parent(*outcome)
-        except Exception:  # noqa: BLE001 - a result that cannot be pickled, say
-            _send_parent("failed", traceback.format_exc())
-        if fork:
-            sys.stdout.flush()
-            sys.stderr.flush()
             os._exit(0)
+        if ended is not None:
+            parent.send(os.waitstatus_to_exitcode(os.waitpid(ended, 0)[1]))
+            continue
+        connection, errors = recv_handle(parent), recv_handle(parent)
+        copy = os.fork()
+        if not copy:
+            end_with(original)
+            parent.close()
+            os.dup2(errors, 2)
+            os.close(errors)
+            return Connection(connection)
+        os.close(connection)
+        os.close(errors)
+        parent.send(copy)
 
 
-def _die_as(code: int) -> None:
-    """End this process with the exit code, or by the signal, of the one that it waited for; go on after success."""
-    if code < 0:
-        signal.raise_signal(-code)
-    if code:
-        os._exit(code)
+def _run_tasks(parent: Connection) -> None:
+    """Run one task after the other until the parent closes the connection."""
+    global _parent
+    _parent = parent
+    os.dup2(2, 1)  # what tasks print is error output
+    while True:
+        try:
+            places, call = parent.recv(), parent.recv_bytes()
+        except (EOFError, ConnectionError):
+            return
+        sys.path.extend(place for place in places if place not in sys.path)
+        try:
+            function, arguments, options = pickle.loads(call)  # noqa: S301 - our parent's
+            _send_parent(*outcome_of(function, *arguments, **options))
+        except Exception:  # noqa: BLE001 - a function that is not importable, or a result that cannot be pickled
+            _send_parent("failed", traceback.format_exc())
 
 
 Outcome = tuple[str, Any]
@@ -424,9 +506,8 @@ def default_jobs() -> int:
 
 
 def _send_parent(kind: str, value: Any) -> None:
-    if _channel is not None:
-        _channel.write(pickle.dumps((kind, value)))
-        _channel.flush()
+    if _parent is not None:
+        _parent.send_bytes(pickle.dumps((kind, value)))
 
 
 def _reason(code: int, complaint: str) -> str:

@@ -44,7 +44,10 @@ def render_page(report: Report) -> str:
     >>> render_page(Report({}, {}, "clearance compare", "2026-01-01T00:00:00+00:00")).count("<script")
     1
     """
-    report = with_summaries(report)
+    return _page(with_summaries(report))
+
+
+def _page(report: Report) -> str:
     here = at_shown(report)
     worlds = [
         _world(Findings(here, dataset), Findings(report, dataset))
@@ -72,13 +75,14 @@ def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
     made, the rest is written before the error is raised, so that nothing measured is lost.
     """
     try:
-        pages = {FILE: render_page(report)}
+        summed = with_summaries(report)
+        pages = {FILE: _page(summed)}
         if len(report.methods) == 1:
             pages[SHARED] = render_page(without_images(report))
     except Exception:
         report.save(directory, dict.fromkeys((FILE, SHARED), NO_PAGE))
         raise
-    return with_summaries(report).save(directory, pages).with_name(FILE)
+    return summed.save(directory, pages).with_name(FILE)
 
 
 def without_images(report: Report) -> Report:
