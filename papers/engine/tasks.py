@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, as_completed
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,10 @@ from typing import Any
 from clearance.research import (
     Engine,
     Listener,
-    Processes,
     check_count,
     decode,
     encode,
+    on_processes,
     one_thread,
     silent,
     write_bytes,
@@ -89,8 +88,8 @@ def _made(work: Work, tasks: Mapping[str, Tree], engine: Engine) -> Iterator[tup
         with one_thread():
             yield from ((name, work(task)) for name, task in tasks.items())
         return
-    own = Processes(min(engine, len(tasks)), fresh=False) if isinstance(engine, int) else nullcontext(engine)
-    with own as pool:
+    most = min(engine, len(tasks)) if isinstance(engine, int) else engine
+    with on_processes(most, fresh=False) as pool:
         names: dict[Future[Tree], str] = {
             pool.submit(_with_one_thread, work, task): name for name, task in tasks.items()
         }

@@ -18,7 +18,8 @@ setting in their context),
 *Parts of a run*: `build_loss`, `AuditPlan`, `audit_model`, `training_findings`, `fixed_images`, `draw_at_most`,
 `draw_classes`, `open_folder` (a folder of pictures), `change_sheet`, `feature_unit`, `pair_head` (the head of two
 classes in closed form), `calibrated_temperature` (that makes a network equally sure), `evaluating`,
-`with_channels_last`, `one_thread`, `Processes` (an engine on this machine), `Progress` (of a training run).
+`with_channels_last`, `one_thread`, `Processes` (an engine on this machine), `on_processes` (an engine,
+or as many processes), `Progress` (of a training run).
 
 *Random numbers*: `derived_seed` and `generator`: one seed, many independent streams, each known by its name.
 
@@ -64,7 +65,7 @@ from clearance.data.subsets import draw_at_most, draw_classes
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.auditing import audit_model
 from clearance.experiments.build import RunData, build_data, build_loss
-from clearance.experiments.engines import Processes, one_thread
+from clearance.experiments.engines import Processes, on_processes, one_thread
 from clearance.experiments.grid import Engine, Listener, plans_of, run_grid, silent
 from clearance.experiments.provenance import report_of, report_with
 from clearance.experiments.recipe import Recipe, from_tree, identifier, to_tree
@@ -176,6 +177,7 @@ __all__ = [
     "load_run",
     "markdown_table",
     "marker",
+    "on_processes",
     "one_line_errors",
     "one_thread",
     "open_folder",

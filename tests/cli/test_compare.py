@@ -62,7 +62,7 @@ def test_nothing_that_is_passed_on_names_the_machine(compared, home):
 
 def test_the_same_command_reuses_its_runs(compared, words, home, monkeypatch):
     before = json.loads((home / "report" / "report.json").read_text("utf-8"))
-    monkeypatch.setattr(engines, "_Process", lambda **_: pytest.fail("a process was started"))
+    monkeypatch.setattr(engines, "_Worker", lambda *_: pytest.fail("a run was started"))
     status, shown, _ = run(*words)
     assert status == 0
     assert shown.count("already there") == 4

@@ -6,19 +6,22 @@ import importlib
 import json
 import os
 import pickle
+import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
+from clearance.experiments import engines
 from clearance.experiments.build import build_data
-from clearance.experiments.engines import SUBMISSIONS, LostError, Processes, Task, TaskError
+from clearance.experiments.engines import SUBMISSIONS, LostError, Processes, Task, TaskError, report
 from clearance.experiments.grid import plans_of, run_grid, run_task
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
@@ -44,6 +47,14 @@ def running(group):
             state, _, its_group = place.read_text().rpartition(")")[2].split()[:3]
             count += state != "Z" and int(its_group) == group
     return count
+
+
+def soon(holds, seconds=5.0):
+    """Whether a condition comes to hold in time."""
+    ends = time.monotonic() + seconds
+    while not holds() and time.monotonic() < ends:
+        time.sleep(0.01)
+    return holds()
 
 
 class Events:
@@ -129,9 +140,35 @@ def test_one_and_two_at_a_time_give_the_same_and_what_is_finished_is_kept(blocke
     assert all((folder / name).read_bytes() == (tmp_path / name).read_bytes() for name in tensors)
 
 
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only there processes are copied")
+
+
 def kill_parent() -> None:
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(600)
+
+
+def wait_for_file(file: Path) -> str:
+    while not file.exists():
+        time.sleep(0.01)
+    return "gone on"
+
+
+def tell_and_return(value: int) -> int:
+    report(event="note")
+    return value
+
+
+def end_while_answering() -> None:
+    assert engines._parent is not None
+    os.write(
+        engines._parent.fileno(), (10**6).to_bytes(4, "big") + b"begins"
+    )  # the length of a message, then a part
+    os._exit(5)
+
+
+def leave_running() -> None:
+    subprocess.Popen(["sleep", "20"])
 
 
 class TestProcesses:
@@ -165,7 +202,7 @@ class TestProcesses:
                 gone.result()
             assert engine.submit(len, "four").result() == 4
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="only there processes are copied")
+    @LINUX
     def test_a_new_process_is_a_copy_and_starts_without_what_earlier_tasks_left(self):
         with Processes(1) as engine:
             parents = {engine.submit(os.getppid).result() for _ in range(2)}
@@ -174,7 +211,7 @@ class TestProcesses:
         assert len(parents) == 1
         assert os.getpid() not in parents
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="only there processes are copied")
+    @LINUX
     def test_the_compiler_that_an_optimizer_imports_does_not_count_as_memory_of_a_training(self):
         with Processes(1) as engine:
             assert engine.submit(eval, "'torch._dynamo' in __import__('sys').modules").result()
@@ -191,19 +228,16 @@ class TestProcesses:
             "    [task.result() for task in tasks]\n"
             "    while len(engine._alive) < 2:\n"
             "        time.sleep(0.01)\n"
-            "    print(*{process.group for process in engine._alive}, flush=True)\n"
+            "    print(engine._original._group, flush=True)\n"
             "    time.sleep(600)\n"
         )
         with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
             assert parent.stdout is not None
             group = int(parent.stdout.readline())
-            assert running(group) == 3  # an original and two copies
+            assert soon(lambda: running(group) == 3)  # an original and two copies
             parent.send_signal(how)
             parent.wait()
-        ends = time.monotonic() + 2
-        while running(group) and time.monotonic() < ends:
-            time.sleep(0.01)
-        assert not running(group)
+        assert soon(lambda: not running(group))
 
     def test_what_cannot_be_pickled_fails_alone(self):
         with Processes(1) as engine:
@@ -211,36 +245,117 @@ class TestProcesses:
                 engine.submit(lambda: 1).result()
             assert engine.submit(len, "four").result() == 4
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="only there processes are copied")
-    def test_an_original_that_dies_is_replaced(self):
-        with Processes(1) as engine:
+    @LINUX
+    def test_an_original_that_dies_takes_its_copies_and_is_replaced(self):
+        with Processes(2) as engine:
             engine.submit(len, "four").result()
-            lost = engine.submit(kill_parent)
-            with pytest.raises(LostError, match="SIGKILL"):
-                lost.result()
+            lost = [engine.submit(time.sleep, 600), engine.submit(kill_parent)]
+            for task in lost:
+                with pytest.raises(LostError, match="SIGKILL"):
+                    task.result()
+            assert [engine.submit(len, "four").result() for _ in range(2)] == [4, 4]
+
+    @LINUX
+    def test_an_original_outlives_the_thread_that_made_it(self):
+        with ThreadPoolExecutor(1) as threads:
+            engine = threads.submit(Processes, 1).result()
+        with engine:
+            assert engine.submit(os.getppid).result() == engine.submit(os.getppid).result()
+
+    @LINUX
+    def test_too_many_open_files_fail_their_task_alone(self):
+        with Processes(2) as engine:
+            engine.submit(len, "four").result()
+            assert engine._original is not None
+            at_work = engine.submit(wait_for_file, tmp := Path(tempfile.mkdtemp()) / "go")
+            assert soon(lambda: any(not worker.ready for worker in list(engine._alive)))
+            here = resource.getrlimit(resource.RLIMIT_NOFILE)
+            for place in (engine._original._group, os.getpid()):  # first the original, then this process
+                before = resource.prlimit(place, resource.RLIMIT_NOFILE, (3, here[1]))
+                try:
+                    failed = engine.submit(len, "four").exception()
+                finally:
+                    resource.prlimit(place, resource.RLIMIT_NOFILE, before)
+                assert isinstance(failed, LostError if place != os.getpid() else OSError)
+                assert "open files" in str(failed)
+            tmp.touch()
+            assert at_work.result() == "gone on"
             assert engine.submit(len, "four").result() == 4
+
+    @pytest.mark.parametrize("fresh", [True, False])
+    @pytest.mark.parametrize("error", [BrokenPipeError, ValueError, SystemExit])
+    def test_what_a_listener_raises_fails_its_task_alone(self, fresh, error):
+        def raises(event):
+            raise error("of the listener")
+
+        with Processes(1, fresh=fresh) as engine:
+            task = engine.submit(tell_and_return, 4)
+            task.listen(raises)
+            with pytest.raises(error, match="of the listener"):
+                task.result()
+            assert engine.submit(len, "four").result() == 4
+
+    def test_a_task_that_ends_in_the_middle_of_its_result_is_lost(self):
+        with Processes(1) as engine, pytest.raises(LostError, match="the process ended with code 5"):
+            engine.submit(end_while_answering).result()
+
+    def test_a_task_that_exits_is_an_error_of_its_own(self):
+        with Processes(1) as engine, pytest.raises(TaskError, match="SystemExit: 3"):
+            engine.submit(sys.exit, 3).result()
+
+    def test_a_task_has_nothing_to_read_and_what_it_prints_is_not_shown(self, capfd):
+        with Processes(1) as engine:
+            assert engine.submit(os.read, 0, 10).result() == b""
+            engine.submit(print, "a word of a task").result()
+        assert "a word of a task" not in capfd.readouterr().out
+
+    def test_what_a_task_leaves_running_holds_nothing_up(self):
+        begins = time.monotonic()
+        with Processes(1) as engine:
+            engine.submit(leave_running).result()
+            assert engine.submit(len, "four").result() == 4
+        assert time.monotonic() - begins < 20
+
+    def test_a_pool_without_tasks_ends_at_once(self):
+        begins = time.monotonic()
+        with Processes(2):
+            pass
+        assert time.monotonic() - begins < 1
+
+    def test_tasks_that_are_cancelled_at_the_end_say_so(self):
+        engine = Processes(1)
+        first, second = engine.submit(len, "four"), engine.submit(len, "four")
+        engine.shutdown(cancel_futures=True)
+        assert first.result() == 4
+        assert second.cancelled()
+        assert not wait([first, second], timeout=0).not_done
 
     def test_a_function_that_cannot_be_imported_there_fails_alone(self, monkeypatch, tmp_path):
         (tmp_path / "only_here.py").write_text("def four(): return 4")
-        monkeypatch.syspath_prepend(tmp_path)
-        four = importlib.import_module("only_here").four
-        with Processes(1, fresh=False) as engine:
-            assert engine.submit(four).result() == 4
-        sys.path.remove(str(tmp_path))
+        with monkeypatch.context() as there:
+            there.syspath_prepend(tmp_path)
+            four = importlib.import_module("only_here").four
+            with Processes(1, fresh=False) as engine:
+                assert engine.submit(four).result() == 4
         with Processes(1, fresh=False) as engine:
             with pytest.raises(TaskError, match="No module named 'only_here'"):
                 engine.submit(four).result()
             assert engine.submit(len, "four").result() == 4
 
-    def test_an_interruption_ends_every_process(self):
-        """Two at work, ten waiting: all fail at once, and none of the waiting ones is begun."""
+    @pytest.mark.parametrize("at_work", [False, True])
+    def test_an_interruption_ends_every_process(self, at_work):
+        """Two at work, or about to be, ten waiting: all fail at once, and none of the waiting ones is begun."""
         tasks: list[Task] = []
 
         def interrupted():
             with Processes(2) as engine:
+                if at_work:
+                    engine.submit(len, "four").result()
                 tasks.extend(engine.submit(time.sleep, 600) for _ in range(12))
-                while sum(task.running() for task in tasks) < 2:
-                    time.sleep(0.02)
+                assert soon(lambda: sum(task.running() for task in tasks) == 2)
+                assert not at_work or soon(
+                    lambda: sum(not worker.ready for worker in list(engine._alive)) == 2
+                )
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):

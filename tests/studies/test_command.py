@@ -14,7 +14,7 @@ from papers.engine.catalogue import PAPERS, paper
 def run(monkeypatch, tmp_path, capsys):
     """A command in an empty folder, where no run may start: its exit status and what it printed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(engines, "_Process", lambda: pytest.fail("a process was started"))
+    monkeypatch.setattr(engines, "_new", lambda *_, **__: pytest.fail("a process was started"))
 
     def status_and_text(*words):
         status: str | int | None = 0

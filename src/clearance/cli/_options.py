@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from clearance.experiments.method import Method
     from clearance.experiments.recipe import Recipe
     from clearance.runs.remote import RemoteRuns
@@ -60,9 +61,9 @@ def places(engine: str, jobs: int | None, cpus_per_run: int, gpus_per_run: float
 
 @contextmanager
 def chosen_engine(
-    engine: str, jobs: int | None, cpus_per_run: int, gpus_per_run: float, *, fresh: bool = True
-) -> "Iterator[Executor]":
-    """Where runs execute: local processes, with `fresh` one for each, or Ray; left when the block ends.
+    engine: str, jobs: int | None, cpus_per_run: int, gpus_per_run: float
+) -> "Iterator[Executor | int]":
+    """Where runs execute: a number of local processes, or Ray, which is left when the block ends.
 
     Raises:
         ValueError: If the options do not go together, or Ray is not installed, does not answer, or lacks what a run
@@ -70,10 +71,9 @@ def chosen_engine(
     """
     check_engine_options(engine, jobs, cpus_per_run, gpus_per_run)
     if engine == LOCAL:
-        from clearance.experiments.engines import Processes
+        from clearance.experiments.engines import default_jobs
 
-        with Processes(jobs, fresh=fresh) as processes:
-            yield processes
+        yield default_jobs() if jobs is None else jobs
         return
     try:
         from clearance.integrations.ray import RayEngine

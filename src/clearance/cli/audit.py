@@ -153,7 +153,8 @@ class AuditCommand:
         black_box: Read only logits, of a model that cannot be cut (scripted, quantised, something after its head);
             MODULE:NAME may then be a function of images. The page names what could not be asked.
         module: The class of a Lightning checkpoint, MODULE:CLASS.
-        expect_accuracy: The known accuracy, for example 0.915; if the measured one is lower, the command stops.
+        expect_accuracy: The known accuracy, for example 0.915; if the measured one is clearly lower (half a point,
+            and its 95 % interval too), the command stops.
         device: auto, cpu, cuda or mps.
         cache: Folder for decoded pictures and features (default: CLEARANCE_CACHE, or the user's cache folder).
         root: The folder with the files of a run's dataset, if it has moved, or of datasets given by name.
@@ -301,7 +302,7 @@ class AuditCommand:
     def _engine(self) -> "AbstractContextManager[Engine]":
         where = (self.engine, self.jobs, self.cpus_per_run, self.gpus_per_run)
         check_engine_options(*where)
-        return nullcontext() if where[:2] == (LOCAL, None) else chosen_engine(*where, fresh=False)
+        return nullcontext() if where[:2] == (LOCAL, None) else chosen_engine(*where)
 
     def _source(self) -> "Source":
         if self._is_demo():

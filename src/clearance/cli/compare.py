@@ -14,7 +14,6 @@ from clearance.cli._options import OptionalCount, OptionalNumber, OptionalPath, 
 if TYPE_CHECKING:
     from clearance.cli._console import Console
     from clearance.experiments.recipe import Recipe
-    from clearance.experiments.sweep import Sweep
     from clearance.report import Card
 
 FAILED = 1
@@ -79,20 +78,24 @@ class CompareCommand:
         """Compare."""
         from clearance.cli._console import Console
         from clearance.cli._options import check_engine_options, check_out, chosen_engine, places, runs_at
+        from clearance.experiments.engines import on_processes
+        from clearance.experiments.sweep import parse_sweep, swept_recipes
 
         console = Console()
         check_out(self.out)
+        recipe = self._recipe()
+        sweep = None if self.sweep is None else parse_sweep(self.sweep)
         where = (self.engine, self.jobs, self.cpus_per_run, self.gpus_per_run)
         check_engine_options(*where)
         if self.dry_run:
-            _print_plan(console, self._recipe(), self._sweep(), self.out, places(*where))
+            values = 1 if sweep is None else len(swept_recipes(recipe, sweep))
+            _print_plan(console, recipe, self.out, values, places(*where))
             return
-        with chosen_engine(*where) as engine:  # before other imports, which its processes make meanwhile
-            from clearance.cli._progress import listening
+        with chosen_engine(*where) as chosen, on_processes(chosen) as engine:
+            from clearance.cli._progress import listening  # slow, beside the imports of local processes
             from clearance.experiments.compare import Comparison
 
-            recipe = self._recipe()
-            comparison = Comparison(recipe, self._sweep(), command=_command(recipe))
+            comparison = Comparison(recipe, sweep, command=_command(recipe))
             with listening(console, comparison.count) as listener:
                 card = comparison.run(
                     engine, listener, runs_at(self.out), on_seed=partial(_save_partial, console, self.out)
@@ -122,11 +125,6 @@ class CompareCommand:
             audits=audits,
         )
         return recipe if self.sweep is None or audits is not None else with_swept_audits(recipe)
-
-    def _sweep(self) -> "Sweep | None":
-        from clearance.experiments.sweep import parse_sweep
-
-        return None if self.sweep is None else parse_sweep(self.sweep)
 
 
 def _names(audits: tuple[str, ...]) -> tuple[str, ...]:
@@ -176,13 +174,11 @@ def _save_partial(console: "Console", out: str, card: "Card") -> None:
     console.print(f"Partial report, {seeds} seeds: {page}", highlight=False, soft_wrap=True)
 
 
-def _print_plan(console: "Console", recipe: "Recipe", sweep: "Sweep | None", out: str, where: str) -> None:
+def _print_plan(console: "Console", recipe: "Recipe", out: str, values: int, where: str) -> None:
     import yaml
 
     from clearance.experiments.recipe import to_tree
-    from clearance.experiments.sweep import swept_recipes
 
-    values = 1 if sweep is None else len(swept_recipes(recipe, sweep))
     runs = len(recipe.methods) * recipe.seeds * values
     console.print(f"{runs} runs, {where}, into {out}")
     console.print(yaml.safe_dump(to_tree(recipe), sort_keys=False))

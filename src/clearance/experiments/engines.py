@@ -6,23 +6,25 @@ was lost ends in a :class:`LostError`; it may be submitted again.
 
 import contextlib
 import ctypes
+import errno
 import importlib
-import multiprocessing
+import json
 import os
 import pickle  # noqa: TID251 - to and from processes that it has started; no file
 import platform
 import secrets
 import signal
+import socket  # noqa: TID251 - between processes of this machine, not to a network
 import subprocess
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import partial
 from importlib.metadata import version
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -52,9 +54,16 @@ def one_thread() -> Iterator[None]:
 
 Event = Mapping[str, Any]
 MAIN = "from clearance.experiments.engines import work; work(copies={copies}, imports={imports})"
+SECONDS_TO_END = 5.0  # after its connection is closed
 FORKS = sys.platform == "linux"  # elsewhere system libraries that torch uses do not survive a fork
 # what runs need, once for all copies; the first optimizer imports torch._dynamo
-_FOR_RUNS = ("torch._dynamo", "scipy.stats", "sklearn.datasets", "sklearn.metrics", "clearance.experiments.grid")
+_FOR_RUNS = (
+    "torch._dynamo",
+    "scipy.stats",
+    "sklearn.datasets",
+    "sklearn.metrics",
+    "clearance.experiments.grid",
+)
 _parent: Connection | None = None  # in a process that `Processes` started
 
 
@@ -107,7 +116,7 @@ class Processes(Executor):
     own task fails. Leaving ``with`` by an exception ends all of them.
 
     On Linux they are copies (forks) of one original, which has no threads and imports once what all of them need. It
-    starts at once, beside what the caller does next.
+    starts here, beside what the caller does next, with the environment of this moment. If it dies, so do its copies.
 
     Args:
         jobs: Tasks at a time, at least 1; None means one per core that this process may use.
@@ -124,23 +133,28 @@ class Processes(Executor):
         self._threads = ThreadPoolExecutor(default_jobs() if jobs is None else jobs)
         self._fresh = fresh
         self._lock = threading.Lock()
-        self._alive: set[_Process] = set()
-        self._idle: list[_Process] = []
+        self._alive: set[_Worker] = set()
+        self._idle: list[_Worker] = []
         self._original = self._new_original()
         self._ended = False
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Task:
         """Run `function` in a process; the future's exception is a TaskError."""
         task = Task()
-        self._threads.submit(self._do, task, (function, arguments, options))
+        begun = self._threads.submit(self._do, task, (function, arguments, options))
+        begun.add_done_callback(
+            lambda done: done.cancelled() and task.cancel() and task.set_running_or_notify_cancel()
+        )
         return task
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes once their tasks are done; without waiting, they end with this process."""
+        """End the processes once their tasks are done."""
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
-        if wait:
-            for process in (*self._idle, *self._originals()):
-                process.close()
+        if not wait:
+            threading.Thread(target=self.shutdown, daemon=True).start()
+            return
+        for process in (*self._idle, *self._originals()):
+            process.close()
 
     def terminate(self) -> None:
         """End the processes now; their tasks fail, and waiting tasks are not started."""
@@ -159,37 +173,37 @@ class Processes(Executor):
     def _do(self, task: Task, call: Any) -> None:
         if not task.set_running_or_notify_cancel():
             return
-        process = None
+        worker = None
         try:
-            process = self._process()
-            task.set_result(process.result(call, task.send))
-        except Exception as error:  # noqa: BLE001 - the future holds it
+            worker = self._worker()
+            task.set_result(worker.result(call, task.send))
+        except BaseException as error:  # noqa: BLE001 - the future holds it
             task.set_exception(error)
-        if process is None:
+        if worker is None:
             return
-        if process.works and not self._fresh:
-            self._idle.append(process)
+        if worker.ready and not self._fresh:
+            self._idle.append(worker)
             return
-        process.close()
+        worker.close()
         with self._lock:
-            self._alive.discard(process)
+            self._alive.discard(worker)
 
-    def _process(self) -> "_Process":
+    def _worker(self) -> "_Worker":
         with self._lock:
             if self._ended:
                 raise TaskError("interrupted")
             if self._idle:
                 return self._idle.pop()
-            if self._original is not None and not self._original.works:
+            if self._original is not None and self._original.ended:
                 self._original.close()
                 self._original = self._new_original()
             original = self._original
-        process = _Process() if original is None else original.copy()
+        worker = _Worker(_new if original is None else original.copied)
         with self._lock:
-            self._alive.add(process)
+            self._alive.add(worker)
             if self._ended:
-                process.terminate()
-        return process
+                worker.terminate()
+        return worker
 
     def _new_original(self) -> "_Original | None":
         return _Original(_FOR_RUNS if self._fresh else ()) if FORKS else None
@@ -199,42 +213,81 @@ class Processes(Executor):
 
 
 Begun = tuple[int, Callable[[], int]]
-"""The group of a process, and what waits for its end and gives its exit code."""
+"""The group of a process, and what waits for its end, or brings it about, and gives its exit code."""
 
 
-def _new(theirs: Connection, errors: int, *, copies: bool = False, imports: tuple[str, ...] = ()) -> Begun:
-    """Begin :func:`work` in a new Python, with its end of a connection and of a pipe for error output."""
+def _new(connection: int, errors: int, *, copies: bool = False, imports: tuple[str, ...] = ()) -> Begun:
+    """Begin :func:`work` in a new Python, with its end of a socket, and of a pipe for all output."""
     popen = subprocess.Popen(  # noqa: S603 - Python itself, and constants
-        [sys.executable, "-c", MAIN.format(copies=copies, imports=imports), str(os.getpid())],
-        stdin=theirs.fileno(),
+        [sys.executable, "-c", MAIN.format(copies=copies, imports=imports), json.dumps(sys.path)],
+        stdin=connection,
+        stdout=errors,
         stderr=errors,
         # PYTHONSAFEPATH: a file in the user's folder must not shadow a library
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"},
         start_new_session=True,  # Ctrl-C reaches only the parent, which ends its processes
     )
-    return popen.pid, popen.wait
+
+    def end() -> int:
+        try:
+            return popen.wait(SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            popen.kill()
+            return popen.wait()
+
+    return popen.pid, end
 
 
 class _Process:
-    """A process that runs tasks, with a connection to it and its error output."""
+    """A process at the other end of a socket, and its error output."""
 
-    def __init__(self, begin: Callable[[Connection, int], Begun] = _new) -> None:
-        self.works = True
-        self._connection, theirs = multiprocessing.Pipe()
-        errors, their_errors = os.pipe()
-        self._errors = os.fdopen(errors, "rb")
-        try:
-            self.group, self._code = begin(theirs, their_errors)
-        except BaseException:
-            self._connection.close()
-            self._errors.close()
-            raise
-        finally:
+    def __init__(self, begin: Callable[[int, int], Begun]) -> None:
+        self.ended = False
+        with contextlib.ExitStack() as opened:
+            self._socket, theirs = map(opened.enter_context, socket.socketpair())
+            self._errors, their_errors = map(opened.enter_context, map(os.fdopen, os.pipe(), ("rb", "wb")))
+            self._group, self._end = begin(theirs.fileno(), their_errors.fileno())
             theirs.close()
-            os.close(their_errors)
+            their_errors.close()
+            opened.pop_all()
         self._complaints: list[bytes] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    def terminate(self) -> None:
+        """End it now, with all copies of the same original."""
+        if not self.ended:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._group, signal.SIGTERM)
+
+    def close(self) -> None:
+        """End it; it works at nothing."""
+        self._socket.close()
+        if not self.ended:
+            self.ended = True
+            with contextlib.suppress(LostError):  # its original has died, and it with that
+                self._end()
+
+    def _lost(self) -> LostError:
+        """Why it died; it is ended if it has not."""
+        self.ended = True
+        code = self._end()
+        self._reader.join(timeout=1)  # processes that it started may still hold the pipe
+        complaint = b"".join(self._complaints).decode(errors="replace")
+        return LostError(_reason(code, complaint), complaint)
+
+    def _read(self) -> None:
+        with self._errors:
+            self._complaints.extend(self._errors)
+
+
+class _Worker(_Process):
+    """A process that runs tasks."""
+
+    def __init__(self, begin: Callable[[int, int], Begun]) -> None:
+        super().__init__(begin)
+        self.ready = True
+        self._connection = Connection(self._socket.detach())
 
     def result(self, call: Any, listener: Callable[[Event], object]) -> Any:
         """The value that a call returns.
@@ -243,42 +296,27 @@ class _Process:
             TaskError: If it raises; a LostError if the process dies.
         """
         message = pickle.dumps(call)  # complete, so that a pickling error sends nothing
+        self.ready = False  # until it has answered, also if the listener raises
         try:
             self._connection.send(sys.path)
             self._connection.send_bytes(message)
-            while True:
-                kind, value = pickle.loads(self._connection.recv_bytes())  # noqa: S301 - from our own process
-                if kind != "event":
-                    break
-                listener(value)
-        except (EOFError, ConnectionError):
+        except OSError:
             raise self._lost() from None
-        return value_of((kind, value))
-
-    def terminate(self) -> None:
-        """End it; an original also ends its copies, and a copy the others."""
-        with contextlib.suppress(ProcessLookupError):  # it has ended
-            os.killpg(self.group, signal.SIGTERM)
+        while True:
+            try:
+                answer = self._connection.recv_bytes()
+            except (EOFError, OSError):
+                raise self._lost() from None
+            kind, value = pickle.loads(answer)  # noqa: S301 - from our own process
+            if kind != "event":
+                self.ready = True
+                return value_of((kind, value))
+            listener(value)
 
     def close(self) -> None:
-        """Close the connection, and wait until the process has ended."""
+        """End it, whatever it does."""
         self._connection.close()
-        if self.works:
-            with contextlib.suppress(LostError):  # its original died, and it with that
-                self._code()
-        self._reader.join()
-
-    def _lost(self) -> LostError:
-        """Why it died; it must have."""
-        self.works = False
-        code = self._code()
-        self._reader.join()
-        complaint = b"".join(self._complaints).decode(errors="replace")
-        return LostError(_reason(code, complaint), complaint)
-
-    def _read(self) -> None:
-        with self._errors:
-            self._complaints.extend(self._errors)
+        super().close()
 
 
 class _Original(_Process):
@@ -288,33 +326,36 @@ class _Original(_Process):
         super().__init__(partial(_new, copies=True, imports=imports))
         self._asking = threading.Lock()
 
+    def copied(self, connection: int, errors: int) -> Begun:
+        """Begin a copy; the first has to wait until everything is imported."""
+        copy = self._ask(0, connection, errors)
+        if copy < 0:
+            raise LostError(f"no process could be made: {os.strerror(-copy)}")
+        return self._group, partial(self._ask, copy)
+
     def close(self) -> None:
-        """Close the connection when nobody asks, and wait until the process has ended."""
-        with self._asking:
-            super().close()
+        """End it, also before it has imported everything; its copies have ended."""
+        if not self.ended:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._group, signal.SIGTERM)
+        super().close()
 
-    def copy(self) -> _Process:
-        """A new copy; the first has to wait until everything is imported."""
-        return _Process(self._copied)
-
-    def _copied(self, theirs: Connection, errors: int) -> Begun:
-        copy = self._ask(None, theirs.fileno(), errors)
-        return self.group, partial(self._ask, copy)
-
-    def _ask(self, ended: int | None, *handles: int) -> int:
-        """The exit code of a copy that has ended; for None the number of a new one, which gets `handles`.
+    def _ask(self, copy: int, *handles: int) -> int:
+        """End a copy, and return its exit code; for 0 make one, which gets `handles`, and return its number.
 
         Raises:
             LostError: If the original has died.
         """
         with self._asking:
             try:
-                self._connection.send(ended)
-                for handle in handles:
-                    send_handle(self._connection, handle, self.group)
-                return int(self._connection.recv())
-            except (EOFError, OSError):  # it has ended, or another thread noticed that and closed the connection
-                raise self._lost() from None
+                socket.send_fds(self._socket, [copy.to_bytes(8, "big")], handles)
+                answer = self._socket.recv(8)
+            except OSError:  # it has ended, or another thread noticed that and closed the socket
+                answer = b""
+            if not answer:
+                self.terminate()  # nothing else would be understood
+                raise self._lost()
+            return int.from_bytes(answer, "big", signed=True)
 
 
 def report(**event: Any) -> None:
@@ -327,75 +368,80 @@ def is_local_process() -> bool:
     return _parent is not None
 
 
-def end_with(parent: int) -> None:
-    """End this process when its parent ends, however that happens (on Linux; elsewhere after the task).
-
-    If the one with the id `parent`, which started this one, has ended already, this one ends now.
-    """
-    if sys.platform == "linux":
-        signal_of_parents_death = 1  # PR_SET_PDEATHSIG
-        ctypes.CDLL(None).prctl(signal_of_parents_death, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
 def work(*, copies: bool, imports: tuple[str, ...]) -> None:
     """Run tasks, or with `copies` make copies of this process that do: the main function of a process of `Processes`.
 
-    Standard input is a connection to the parent.
+    Standard input is a socket to the parent; this process ends when the parent closes it or ends.
     """
-    end_with(int(sys.argv[1]))
-    parent = Connection(os.dup(0))
+    sys.path.extend(place for place in json.loads(sys.argv[1]) if place not in sys.path)
+    parent = socket.socket(fileno=os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # tasks read nothing
     import torch
 
     torch.set_num_threads(1)
     for name in imports:
         importlib.import_module(name)
-    _run_tasks(_copied(parent) if copies else parent)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+    if not copies:
+        _run_tasks(Connection(parent.detach()))
+        return
+    _run_tasks(_copied(parent))
+    os._exit(0)  # what is to be done at the end is the original's
 
 
-def _copied(parent: Connection) -> Connection:
-    """Make copies as the parent asks for them; in each, return its connection. This process ends with the parent's."""
+def _copied(parent: socket.socket) -> Connection:
+    """Make and end copies as the parent asks for; in each copy, return its connection."""
     original = os.getpid()
     while True:
-        try:
-            ended = parent.recv()
-        except EOFError:
+        asked, handles, _, _ = socket.recv_fds(parent, 8, 2)
+        if not asked:
             os._exit(0)
-        if ended is not None:
-            parent.send(os.waitstatus_to_exitcode(os.waitpid(ended, 0)[1]))
-            continue
-        connection, errors = recv_handle(parent), recv_handle(parent)
-        copy = os.fork()
-        if not copy:
-            end_with(original)
-            parent.close()
-            os.dup2(errors, 2)
-            os.close(errors)
-            return Connection(connection)
-        os.close(connection)
-        os.close(errors)
-        parent.send(copy)
+        if copy := int.from_bytes(asked, "big"):
+            os.kill(copy, signal.SIGKILL)  # one that has ended keeps its exit code
+            answer = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+        else:
+            try:
+                answer = os.fork() if len(handles) == 2 else -errno.EMFILE
+            except OSError as error:
+                answer = -(error.errno or errno.EAGAIN)
+            if not answer:
+                _end_with(original)
+                parent.close()
+                connection, errors = handles
+                os.dup2(errors, 1)
+                os.dup2(errors, 2)
+                os.close(errors)
+                os.set_inheritable(connection, False)
+                return Connection(connection)
+            for handle in handles:
+                os.close(handle)
+        parent.sendall(answer.to_bytes(8, "big", signed=True))
+
+
+def _end_with(original: int) -> None:
+    """End this copy when its original ends, however that happens; now, if it has ended already."""
+    signal_of_parents_death = 1  # PR_SET_PDEATHSIG, of Linux
+    ctypes.CDLL(None).prctl(signal_of_parents_death, signal.SIGKILL)
+    if os.getppid() != original:
+        os._exit(1)
 
 
 def _run_tasks(parent: Connection) -> None:
     """Run one task after the other until the parent closes the connection."""
     global _parent
     _parent = parent
-    os.dup2(2, 1)  # what tasks print is error output
     while True:
         try:
             places, call = parent.recv(), parent.recv_bytes()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):
             return
         sys.path.extend(place for place in places if place not in sys.path)
         try:
             function, arguments, options = pickle.loads(call)  # noqa: S301 - our parent's
-            _send_parent(*outcome_of(function, *arguments, **options))
-        except Exception:  # noqa: BLE001 - a function that is not importable, or a result that cannot be pickled
+            outcome = outcome_of(function, *arguments, **options)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            _send_parent(*outcome)
+        except BaseException:  # noqa: BLE001 - a function that is not importable, a result that cannot be pickled
             _send_parent("failed", traceback.format_exc())
 
 
@@ -496,6 +542,16 @@ def _surroundings(sent: Any, folder: Path | Storage | None) -> dict[str, str]:
         except ValueError as error:
             problem = str(error)
     return {**_versions(), "problem": problem}
+
+
+def on_processes(engine: Executor | int, *, fresh: bool = True) -> AbstractContextManager[Executor]:
+    """As many local processes, which end with the block, or the caller's engine as it is.
+
+    >>> with on_processes(1) as engine:
+    ...     engine.submit(len, "four").result()
+    4
+    """
+    return Processes(engine, fresh=fresh) if isinstance(engine, int) else contextlib.nullcontext(engine)
 
 
 def default_jobs() -> int:

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from clearance.experiments.engines import (
     TaskError,
     check_engine,
     is_local_process,
+    on_processes,
     one_thread,
     report,
 )
@@ -135,7 +136,7 @@ def run_grid(
     if isinstance(directory, Path):
         directory = directory.absolute()  # workers may have another working directory
     with (
-        Processes(engine) if isinstance(engine, int) else nullcontext(engine) as executor,
+        on_processes(engine) as executor,
         _board(directory, executor) as board,
     ):
         elsewhere = _Elsewhere(executor, directory, board, listener, send_data=send_data)

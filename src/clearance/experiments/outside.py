@@ -71,7 +71,7 @@ class OutsideModel:
         std: Divides them after that.
         size: Side of the square that the model takes, in pixels.
         crop: The share of the short side that is kept, in (0, 1].
-        expect_accuracy: The known accuracy, in (0, 1]; a lower measured one stops the audit.
+        expect_accuracy: The known accuracy, in (0, 1]; a clearly lower measured one stops the audit.
         unknown: Out-of-distribution images: ``"folder:PATH"`` (with or without subfolders), ``"npz:PATH"``, or the name
             of a dataset.
         root: The folder that holds the files of a named dataset.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,8 +12,8 @@ from clearance.audits._audit import Workers
 from clearance.experiments.engines import (
     SUBMISSIONS,
     LostError,
-    Processes,
     check_engine,
+    on_processes,
     one_thread,
     outcome_of,
     value_of,
@@ -30,8 +30,7 @@ def spread_over(engine: Executor | int | None) -> "Iterator[Workers | None]":
     if engine is None:
         yield SharedByRank() if process_count() > 1 else None
         return
-    own = Processes(engine, fresh=False) if isinstance(engine, int) else nullcontext(engine)
-    with own as executor, one_thread():
+    with on_processes(engine, fresh=False) as executor, one_thread():
         yield Spread(executor)
 
 
