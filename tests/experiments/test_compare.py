@@ -177,6 +177,11 @@ def test_an_extractor_that_is_not_there_is_refused(data):
 def test_a_builder_that_builds_something_else_is_refused(data):
     with pytest.raises(TypeError, match="must build a clearance Classifier; got Linear"):
         compared(["plain"], data, model=lambda: nn.Linear(2, 2))
+    for method, part in (("batchnorm", "norm"), ("dropout", "dropout")):
+        with pytest.raises(
+            ValueError, match=f"must be a name for the method '{method}', which changes .*`{part}`"
+        ):
+            compared(["plain", method], data, model=lambda: cl.Classifier(nn.Flatten(), MLP((64, 3))))
 
 
 def test_data_may_be_tensors(data):

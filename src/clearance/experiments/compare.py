@@ -227,8 +227,8 @@ def compare(
             default. Also give `steps`, so that few images do not mean little training.
         sweep: One numeric setting at several values, ``"weight_decay=1e-5:1e-1:9"`` (equal ratios) or
             ``"lr=0.01,0.1"``: methods are compared at each of them, and the page plots results against them.
-        model: Name of an extractor in the catalogue, or a function that builds a fresh Classifier (the
-            methods' settings of head and norm then do not apply).
+        model: Name of an extractor in the catalogue, or a function that builds a fresh Classifier. It is then the
+            network of all methods, so that those that change it (``"dropout"``, ``"batchnorm"``) are refused.
         audits: Names of audits, or audits with your own settings; default: the recipe's, with a sweep also
             ``boundary_distance`` and ``weight_scale``, which its curves show.
         audit_settings: Settings of audits by audit and name, as in
@@ -254,6 +254,8 @@ def compare(
     start = tuned_recipe(data.train.name)
     named = {name: name for name in methods} if not isinstance(methods, Mapping) else dict(methods)
     resolved = {name: _resolved(method, start.methods) for name, method in named.items()}
+    if not isinstance(model, str):
+        _check_one_network({name: settings for name, (settings, way) in resolved.items() if way is None})
     asked = None if audits is None else AuditPlan.of(audits, audit_settings)
     recipe = dataclasses.replace(
         start,
@@ -312,6 +314,21 @@ def _check_arguments(
             f"`model` must be a name or a function that builds a fresh Classifier for every run; got a "
             f"{type(model).__name__}, which all runs would train on. Write a function that builds one."
         )
+
+
+def _check_one_network(methods: Mapping[str, Method]) -> None:
+    for name, settings in methods.items():
+        changed = [
+            part
+            for part in ("dropout", "norm", "features")
+            if getattr(settings, part) != getattr(Method(), part)
+        ]
+        if changed:
+            raise ValueError(
+                f"`model` must be a name for the method {name!r}, which changes the network (`{changed[0]}`); got a "
+                "function, which builds the same for all methods. Leave the method out, or train both networks and "
+                "compare their audits with `clearance diff`."
+            )
 
 
 def _resolved(
