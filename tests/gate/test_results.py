@@ -177,7 +177,10 @@ def test_accuracies_at_unequal_radii_are_not_compared():
 def test_what_a_report_lacks_is_told():
     found = result_of(of_images(wrong(3)), of_images(wrong(3)), "flip_distance drops 10%")
     assert found.status is GateStatus.UNMEASURED
-    assert found.reason == "the older report has no minimal_perturbation.median_flip[norm=inf]"
+    assert found.reason == (
+        "the older report has no minimal_perturbation.median_flip[norm=inf]; make the audit "
+        "minimal_perturbation of both models, or correct the name"
+    )
 
 
 def test_which_number_is_meant_must_be_clear():

@@ -356,7 +356,10 @@ def _result(tolerance: Tolerance, last: Values, now: Values, level: float) -> Ga
     for which, found in (("older", last), ("newer", now)):
         if not found.seeds:
             quantity = tolerance.quantity
-            said = f"the {which} report has no {quantity.audit}.{quantity.name}{_options(tolerance)}"
+            said = (
+                f"the {which} report has no {quantity.audit}.{quantity.name}{_options(tolerance)}; make the audit "
+                f"{quantity.audit} of both models, or correct the name"
+            )
             return GateResult(tolerance, GateStatus.UNMEASURED, reason=said)
         if lacking := found.without_number:
             return GateResult(tolerance, GateStatus.UNMEASURED, reason=f"the {which} report has {lacking}")

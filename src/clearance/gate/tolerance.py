@@ -120,8 +120,7 @@ class Tolerance:
 
     def reached_by(self, low: float, high: float) -> bool:
         """Whether an interval of the change reaches beyond what is tolerated, somewhere."""
-        falls, rises = low < -self.amount, high > self.amount
-        return {"drops": falls, "rises": rises, "changes": falls or rises}[self.direction]
+        return self.exceeded_by(high, low)  # the farther end decides
 
 
 def _amount(text: str, sentence: str) -> float:
