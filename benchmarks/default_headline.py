@@ -23,7 +23,7 @@ from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe, tuned_recipe
 from clearance.experiments.run import RunPlan
 from clearance.report.findings import Findings, claimed
-from clearance.report.first_screen import first_screen, plain_text
+from clearance.report.first_screen import first_screen
 
 
 def headline_recipe(methods: list[str], draws: int | None = None) -> Recipe:
@@ -69,7 +69,7 @@ def main() -> None:
                 counts[f"{name} {claimed(row)}"] += 1
                 text += f"  adjusted p {row.adjusted:.2g}: {claimed(row)}"
             print(text)
-        print(f"  {plain_text(first_screen(findings).sentence)}", flush=True)
+        print(f"  {first_screen(findings).sentence.striptags()}", flush=True)
     for outcome, count in sorted(counts.items()):
         print(f"{outcome}: {count} of {given.blocks}")
 

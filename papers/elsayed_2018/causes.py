@@ -9,6 +9,7 @@ rate was chosen on one seed; and training is far shorter than the paper's.
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,16 +139,6 @@ def _changed(method: Method, settings: Mapping[str, Any]) -> Method:
     return dataclasses.replace(method, loss_settings={**method.loss_settings, **settings})
 
 
-def run_small_data(request: StudyRequest) -> Path:
-    """Why claim 4 may not hold; see `answered`."""
-    return answered(few_images, request)
-
-
-def run_noise(request: StudyRequest) -> Path:
-    """Why claim 2a may not hold; see `answered`."""
-    return answered(wrong_labels, request)
-
-
 def answered(asked: Callable[[StudyRequest], Question], request: StudyRequest) -> Path:
     """Run every condition and write the ledger.
 
@@ -166,6 +157,10 @@ def answered(asked: Callable[[StudyRequest], Question], request: StudyRequest) -
     command = command_line(PAPER, request.dataset, request.seeds, only=question.study)
     report = request.paged(start, found, command, changed_settings(question.recipes))
     return write_ledger(report, question, request)
+
+
+run_small_data = partial(answered, few_images)
+run_noise = partial(answered, wrong_labels)
 
 
 def write_ledger(report: Report, question: Question, request: StudyRequest) -> Path:

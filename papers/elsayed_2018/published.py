@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import clearance as cl
 from clearance.losses import DistanceSettings
-from clearance.models import extract_features, large_margin_cnn
+from clearance.models import large_margin_cnn, predictions
 from clearance.training import EndToEnd, FitResult
 
 BATCH, EPOCHS = 128, 300
@@ -119,14 +119,8 @@ def main(words: list[str] | None = None) -> None:
     images, test = (cl.load_dataset(given.dataset, split, given.root) for split in ("train", "test"))
     for seed in range(given.seeds):
         result = train(images, given.epochs, seed, given.out / f"{given.dataset}-{given.epochs}-seed{seed}")
-        error = _error(result.model, test)
+        error = float((predictions(result.model, test) != test.labels).double().mean())
         sys.stdout.write(f"seed {seed}: {result.status.outcome.value}, test error {100 * error:.2f} %\n")
-
-
-@torch.no_grad()
-def _error(model: cl.Classifier, images: cl.ImageSet) -> float:
-    named = model.head(extract_features(model, images)).argmax(dim=1)
-    return float((named != images.labels).double().mean())
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ read. What was chosen is committed in ``learning_rates.toml``, from which the re
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from clearance.research import Recipe
@@ -46,43 +47,29 @@ def searched_recipes(dataset: str, root: str | None = None, seeds: int | None = 
     }
 
 
-def run(request: StudyRequest) -> Path:
+def run(request: StudyRequest, starts: tuple[str, ...] = ("",)) -> Path:
     """Search, and write what was tried and what is best.
 
     Args:
         request: What was asked for. Seeds are runs of each candidate, those of the protocol by default.
+        starts: What names of the conditions to search begin with; all by default.
 
     Raises:
         NoDataError: If the dataset's files are not there.
     """
-    return _searched(request)
-
-
-def run_clean(request: StudyRequest) -> Path:
-    """The same for all attacks alone: clean labels, all images."""
-    return _searched(request, CLEAN)
-
-
-def run_noise(request: StudyRequest) -> Path:
-    """The same for the study of wrong labels alone."""
-    return _searched(request, "noiseless", NOISY)
-
-
-def run_few(request: StudyRequest) -> Path:
-    """The same for few images alone."""
-    return _searched(request, FEW)
-
-
-def _searched(request: StudyRequest, *starts: str) -> Path:
-    """The conditions whose names begin with one of these; without any, all."""
     varied = PROTOCOLS[request.dataset]
     recipes = searched_recipes(request.dataset, request.root, request.seeds)
-    chosen = {name: recipe for name, recipe in recipes.items() if name.startswith(starts or "")}
+    chosen = {name: recipe for name, recipe in recipes.items() if name.startswith(starts)}
     return search_rates(
         chosen, WIDENINGS, request,
         trial_epochs=varied.trial_epochs, factors=varied.search_factors,
         finalist_seeds={name: more for name in chosen if (more := _finalist_seeds(varied, name)) is not None},
     )  # fmt: skip
+
+
+run_clean = partial(run, starts=(CLEAN,))
+run_noise = partial(run, starts=("noiseless", NOISY))
+run_few = partial(run, starts=(FEW,))
 
 
 def _finalist_seeds(varied: Protocol, condition: str) -> int | None:

@@ -156,12 +156,9 @@ def with_rates(recipe: Recipe, name: str, condition: str) -> Recipe:
     True
     """
     chosen = learning_rates(name, recipe.dataset, condition)
-    methods = {n: with_settings(m, _settings(chosen.get(n, m.lr))) for n, m in recipe.methods.items()}
+    settings = {n: one if isinstance(one, Mapping) else {"lr": one} for n, one in chosen.items()}
+    methods = {n: with_settings(m, settings.get(n, {})) for n, m in recipe.methods.items()}
     return dataclasses.replace(recipe, methods=methods)
-
-
-def _settings(chosen: float | Mapping[str, float]) -> Mapping[str, float]:
-    return chosen if isinstance(chosen, Mapping) else {"lr": chosen}
 
 
 def with_settings(method: Method, settings: Mapping[str, float]) -> Method:

@@ -8,12 +8,10 @@ from typing import Any
 
 from clearance.research import (
     Engine,
-    ExhibitRecord,
     Listener,
     Record,
     RunData,
     RunFindings,
-    RunNote,
     RunPlan,
     decode,
     describe,
@@ -102,7 +100,7 @@ def run_kept(
         on_result=keep,
     )
     new = dict(zip(missing, made, strict=True))
-    return [new.get(place) or _from_tree(kept.found[key]) for place, key in enumerate(keys)]
+    return [new.get(place) or RunFindings.from_json(kept.found[key]) for place, key in enumerate(keys)]
 
 
 def _ended(found: RunFindings) -> bool:
@@ -113,7 +111,7 @@ def _ended(found: RunFindings) -> bool:
 def findings_in(kept: Kept, plan: RunPlan) -> RunFindings | None:
     """The kept findings of a run; None if it is not finished."""
     row = kept.found.get(key_of(plan))
-    return None if row is None else _from_tree(row)
+    return None if row is None else RunFindings.from_json(row)
 
 
 def key_of(plan: RunPlan) -> str:
@@ -130,11 +128,3 @@ def _to_tree(found: RunFindings, wanted: Callable[[Record], bool] | None) -> Tre
             one.to_json() for one in found.exhibits if wanted is None and one.exhibit.audit == "training"
         ],
     }
-
-
-def _from_tree(tree: Tree) -> RunFindings:
-    return RunFindings(
-        RunNote.from_json(tree["note"]),
-        tuple(map(Record.from_json, tree["records"])),
-        tuple(map(ExhibitRecord.from_json, tree["exhibits"])),
-    )

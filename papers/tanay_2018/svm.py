@@ -17,7 +17,7 @@ import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from clearance import ImageSet, load_dataset
+from clearance import load_dataset
 from clearance.linear import LinearFit, svm_path, tilting_plane
 from clearance.research import (
     GRID,
@@ -64,9 +64,7 @@ def lambdas() -> Array:
     return powers
 
 
-@functools.lru_cache(maxsize=2)
-def _split(dataset: str, split: str, root: str | None) -> ImageSet:
-    return load_dataset(dataset, split, root)
+_split = functools.lru_cache(maxsize=2)(load_dataset)
 
 
 def pair_points(dataset: str, pair: Sequence[int], split: str, root: str | None) -> tuple[Array, Array]:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from clearance._files import temporary_of
-from clearance.runs import write_bytes, write_json
+from clearance.runs import write_bytes
+from clearance.runs.json_file import json_text
 
 
 def names(folder):
@@ -86,7 +87,7 @@ def test_json_keeps_every_digit_and_reads_back(tmp_path):
         "b": [0.1 + 0.2, -math.inf, (1, 2)],
         "a": {"word": Word.HERE, "two": Number.TWO, "n": np.float64(0.1)},
     }
-    write_json(tmp_path / "a.json", value)
+    write_bytes(tmp_path / "a.json", json_text(value, "report"))
     back = json.loads((tmp_path / "a.json").read_text())
     assert back == {"b": [0.1 + 0.2, -math.inf, [1, 2]], "a": {"word": "here", "two": 2, "n": 0.1}}
     assert list(back) == ["b", "a"]
@@ -102,5 +103,5 @@ def test_json_keeps_every_digit_and_reads_back(tmp_path):
 )
 def test_what_json_cannot_hold_is_refused_before_writing(tmp_path, value, message):
     with pytest.raises(ValueError, match=message):
-        write_json(tmp_path / "report.json", value)
+        write_bytes(tmp_path / "report.json", json_text(value, "report"))
     assert names(tmp_path) == []

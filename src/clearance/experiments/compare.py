@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from clearance._checks import check_choice, check_count, check_fraction
+from clearance._checks import check_choice
 from clearance._describe import describe
 from clearance._files import is_remote
 from clearance.audits import Audit
@@ -248,7 +248,7 @@ def compare(
     >>> sorted({record.method for record in card.records})
     ['foca', 'plain']
     """
-    _check_arguments(methods, model, seeds, epochs, steps, label_noise, samples)
+    _check_arguments(methods, model, epochs, steps)
     data = RunData(open_images(train), open_images(test))
     check_held_out(data)
     start = tuned_recipe(data.train.name)
@@ -292,21 +292,9 @@ def compare(
     return comparison.run(engine, heard, place)
 
 
-def _check_arguments(
-    methods: object,
-    model: object,
-    seeds: int,
-    epochs: int | None,
-    steps: int | None,
-    label_noise: float,
-    samples: int | None,
-) -> None:
+def _check_arguments(methods: object, model: object, epochs: int | None, steps: int | None) -> None:
     if isinstance(methods, str) or not methods:
         raise ValueError(f"`methods` must name at least one method, as a list or a mapping; got {methods!r}.")
-    check_count("seeds", seeds)
-    check_fraction("label_noise", label_noise, open_above=True)
-    if samples is not None:
-        check_count("samples", samples, minimum=2)
     if epochs is not None and steps is not None:
         raise ValueError(f"one of `epochs` and `steps` must be given, not both; got {epochs} and {steps}.")
     if isinstance(model, torch.nn.Module):

@@ -294,6 +294,33 @@ class RunFindings:
     exhibits: tuple[ExhibitRecord, ...]
     left_out: tuple[LeftOut, ...] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        """The findings as JSON values."""
+        return {
+            "note": None if self.note is None else self.note.to_json(),
+            "records": [record.to_json() for record in self.records],
+            "exhibits": [exhibit.to_json() for exhibit in self.exhibits],
+            "left_out": [dataclasses.asdict(left) for left in self.left_out],
+        }
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, Any]) -> "RunFindings":
+        """The findings that `to_json` wrote; failed audits may be missing.
+
+        Raises:
+            LookupError, TypeError, ValueError: Something else is missing, or of another form.
+
+        >>> found = RunFindings(None, (), ())
+        >>> RunFindings.from_json(found.to_json()) == found
+        True
+        """
+        return cls(
+            None if tree["note"] is None else RunNote.from_json(tree["note"]),
+            tuple(Record.from_json(row) for row in tree["records"]),
+            tuple(ExhibitRecord.from_json(row) for row in tree["exhibits"]),
+            tuple(LeftOut(**row) for row in tree.get("left_out", [])),
+        )
+
 
 _warn = logging.getLogger(__name__).warning  # reaches stderr unless logging is configured otherwise
 
@@ -377,7 +404,7 @@ def _memory_before(folder: Path | None) -> float | None:
 def _keep(found: RunFindings, plan: RunPlan, data: RunData, folder: Path) -> None:
     """Write the facts for rebuilding the model, then the findings for `_kept`."""
     files: dict[str, Any] = {} if plan.model is not None else {FACTS: _model_facts(plan, data)}
-    files[FINDINGS] = {"identity": _identity(plan, data), **_to_tree(found)}
+    files[FINDINGS] = {"identity": _identity(plan, data), **found.to_json()}
     write_files(
         folder, {name: (json.dumps(content, indent=2) + "\n").encode() for name, content in files.items()}
     )
@@ -468,7 +495,7 @@ def _stored(folder: Path) -> tuple[Any, RunFindings] | None:
     """
     try:
         tree = json.loads(read_file(folder, FINDINGS))
-        return tree["identity"], _from_tree(tree)
+        return tree["identity"], RunFindings.from_json(tree)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -483,24 +510,6 @@ def _identity(plan: RunPlan, data: RunData) -> Any:
     if data.train.augmentation is not None:
         found["augmentation"] = describe(data.train.augmentation)
     return json.loads(json.dumps(found))
-
-
-def _to_tree(found: RunFindings) -> dict[str, Any]:
-    return {
-        "note": None if found.note is None else found.note.to_json(),
-        "records": [record.to_json() for record in found.records],
-        "exhibits": [exhibit.to_json() for exhibit in found.exhibits],
-        "left_out": [dataclasses.asdict(left) for left in found.left_out],
-    }
-
-
-def _from_tree(tree: Mapping[str, Any]) -> RunFindings:
-    return RunFindings(
-        None if tree["note"] is None else RunNote.from_json(tree["note"]),
-        tuple(Record.from_json(row) for row in tree["records"]),
-        tuple(ExhibitRecord.from_json(row) for row in tree["exhibits"]),
-        tuple(LeftOut(**row) for row in tree.get("left_out", [])),
-    )
 
 
 def failed(plan: RunPlan, reason: str) -> RunFindings:

@@ -6,7 +6,7 @@ which is a derivative along that direction: one number for each sample.
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +18,6 @@ from clearance.heads.stack import HeadStack, WeightAndBias, linear_layers, weigh
 
 Parameters = Mapping[str, Tensor]
 Slopes = tuple[Tensor, Tensor]
-SlopesOf = Callable[[Tensor, Tensor], Slopes]
 ROW_ELEMENTS = 2**19  # of the widest activation over all points of the path: 4 MiB
 
 

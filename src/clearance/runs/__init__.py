@@ -46,7 +46,6 @@ from clearance.runs.directory import check_finished as check_finished
 from clearance.runs.directory import read_fingerprint as read_fingerprint
 from clearance.runs.directory import read_result as read_result
 from clearance.runs.fingerprint import differences as differences
-from clearance.runs.json_file import write_json as write_json
 from clearance.runs.manifest import read_file as read_file
 from clearance.runs.manifest import write_files as write_files
 from clearance.runs.tree import flatten as flatten

@@ -17,9 +17,9 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from clearance._checks import check_count
-from clearance._files import named, sync_directory, write_synced
+from clearance._files import named, sync_directory, write_bytes, write_synced
 from clearance.runs.fingerprint import differences
-from clearance.runs.json_file import json_text, plain, write_json
+from clearance.runs.json_file import json_text, plain
 from clearance.runs.manifest import MANIFEST, check_files, manifest_of, read_file, write_files
 from clearance.runs.tree import flatten, snapshot, unflatten
 
@@ -72,7 +72,7 @@ def claim(path: Path, fingerprint: Mapping[str, Any]) -> BaseFileLock:
         for left in list(path.glob(".*.tmp")):
             left.unlink()
         if not (path / RUN).exists():
-            write_json(path / RUN, {"schema": _RUN_SCHEMA, "fingerprint": fingerprint})
+            write_bytes(path / RUN, json_text({"schema": _RUN_SCHEMA, "fingerprint": fingerprint}, "run"))
     except BaseException:
         lock.release()
         raise
@@ -325,11 +325,6 @@ MODEL = "model.safetensors"
 RESULT = "result.json"
 
 
-def is_finished(path: Path) -> bool:
-    """Whether the run in `path` has written its result."""
-    return (path / RESULT).exists()
-
-
 def write_result(path: Path, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
     """Write the weights, then the result; nothing if one of the two cannot be stored.
 
@@ -337,10 +332,9 @@ def write_result(path: Path, weights: Mapping[str, Tensor], result: Mapping[str,
         ValueError: A weight is not a dense tensor of a real dtype, or JSON cannot hold a value of `result`.
     """
     stored = {name: snapshot(tensor, f"weights[{name!r}]").contiguous() for name, tensor in weights.items()}
-    values = plain(result, "result")
     files = {
         MODEL: save(stored),
-        RESULT: json_text(values),
+        RESULT: json_text(result, "result"),
     }  # the result last: it says that the run is finished
     write_files(path, files, others=(RUN, _METRICS))
 
@@ -366,7 +360,7 @@ def read_result(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[s
     ({'bias': tensor([0.])}, {'status': 'finished'})
     """
     folder = Path(path)
-    if not is_finished(folder):
+    if not (folder / RESULT).exists():
         raise ValueError(
             f"`path` must be the directory of a finished run; got {folder}, which has no {RESULT}. "
             f"Finish the run first."
@@ -455,7 +449,7 @@ class RunDirectory:
     @property
     def finished(self) -> bool:
         """Whether `finish` was completed, by this process or an earlier one."""
-        return is_finished(self.path)
+        return (self.path / RESULT).exists()
 
     def latest(self) -> Checkpoint | None:
         """The newest complete checkpoint; None if there is none, or the run is finished.

@@ -1,11 +1,8 @@
-"""JSON files that are complete or absent."""
+"""Values that JSON files hold, and their text."""
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-
-from clearance._files import write_bytes
 
 
 def plain(value: Any, name: str) -> Any:
@@ -36,28 +33,13 @@ def _check_keys(value: Mapping, name: str) -> None:
         raise ValueError(f"the keys of `{name}` must be str; got {others[0]!r}. Convert it with `str()`.")
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Put `value` at `path` as indented JSON, atomically, by `write_bytes`.
-
-    Args:
-        path: The file; its directory must exist.
-        value: None, bool, int, float, str, and lists, tuples (written as lists) and mappings of them.
+def json_text(value: Any, name: str) -> bytes:
+    r"""`value`, made `plain`, as indented JSON.
 
     Raises:
         ValueError: JSON cannot hold a part of `value`; the message says which.
-        OSError: As in `write_bytes`.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_json(Path(folder, "a.json"), {"error": 0.1})
-    ...     print(Path(folder, "a.json").read_text())
-    {
-      "error": 0.1
-    }
+    >>> json_text({"error": 0.1}, "report")
+    b'{\n  "error": 0.1\n}\n'
     """
-    write_bytes(path, json_text(plain(value, path.stem)))
-
-
-def json_text(value: Any) -> bytes:
-    """Plain values as indented JSON."""
-    return (json.dumps(value, indent=2) + "\n").encode()
+    return (json.dumps(plain(value, name), indent=2) + "\n").encode()
