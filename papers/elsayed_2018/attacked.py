@@ -21,7 +21,7 @@ from clearance.research import (
     Scalar,
     fixed_images,
     plans_of,
-    wilson_interval,
+    share_of,
 )
 from papers.elsayed_2018.conditions import Table, write_tables
 from papers.elsayed_2018.protocol import BASELINE, PAPER, PROTOCOLS, adversarial_recipe, base_recipe
@@ -150,17 +150,8 @@ def accuracies(
             attack = make(epsilon) if source is None else transferred(source, make(epsilon))
             with torch.enable_grad():
                 right = int((~attack(model, images.images, images.labels).success).sum())
-            low, high = wilson_interval(right, len(images))
-            context: dict[str, Scalar] = {
-                "attack": name,
-                "box": box,
-                "epsilon": epsilon,
-                "interval": "wilson 95 %",
-            }
-            found.append(
-                Measurement("attacked", "accuracy", right / len(images), "fraction", len(images),
-                            low=low, high=high, better="higher", context=context)
-            )  # fmt: skip
+            context: dict[str, Scalar] = {"attack": name, "box": box, "epsilon": epsilon}
+            found.append(share_of("attacked", "accuracy", right, len(images), "higher", context))
     return found
 
 

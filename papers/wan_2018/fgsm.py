@@ -26,7 +26,7 @@ from clearance.research import (
     load_run,
     plans_of,
     read_result,
-    wilson_interval,
+    share_of,
 )
 from papers.engine.ledger import JudgedStudy, TableRow
 from papers.engine.study import StudyRequest, data_if_there, records_of, whose, with_added_records
@@ -115,12 +115,8 @@ def _measured(
     posterior = torch.cat([model(some).softmax(dim=1) for some in images.split(CHUNK)])
     confidence, named = posterior.max(dim=1)
     right, count = int((named == labels).sum()), len(labels)
-    low, high = wilson_interval(right, count)
     return [
-        Measurement(
-            "attacked", "accuracy", right / count, "fraction", count, low=low, high=high, better="higher",
-            context={**context, "interval": "wilson 95 %"},
-        ),
+        share_of("attacked", "accuracy", right, count, "higher", context),
         Measurement(
             "attacked", "confidence", float(confidence.double().mean()), "fraction", count,
             spread=float(confidence.double().std()), better="lower", context=context,

@@ -28,7 +28,7 @@ report), `SummaryRow`, `encode` and `decode` (plain values that JSON can hold, a
 identifies no number), `markdown_table` (rows as a table), `Outcome`, `Better`, `Scalar`.
 
 *Verdicts*: `summarise` (a mean over seeds), `compare_seeds` (two methods paired over seeds), `Comparison`,
-`SeedSummary`, `holm`, `wilson_interval` (of a share), `LEVEL`.
+`SeedSummary`, `holm`, `share_of` (of images, with its interval), `LEVEL`.
 
 *Pictures in the report's style*: `page_figure`, `style_axes`, `series`, `marker`, `draw_legend`, `label_logarithmic`,
 `plain_number`, `contact_sheet`, `as_svg`, `standalone_svg`, the colours `INK`, `MUTED`, `GRID`, `PAPER`, `SERIES` and
@@ -52,7 +52,7 @@ from clearance._checks import check_choice, check_count, check_non_negative, che
 from clearance._describe import describe
 from clearance._files import check_folder, write_bytes
 from clearance._rng import derived_seed, generator
-from clearance.audits._audit import wilson_interval
+from clearance.audits._audit import share_of
 from clearance.audits._change_sheet import change_sheet
 from clearance.audits._samples import fixed_images
 from clearance.cli._console import Console
@@ -192,13 +192,13 @@ __all__ = [
     "run_grid",
     "search_settings",
     "series",
+    "share_of",
     "silent",
     "standalone_svg",
     "style_axes",
     "summarise",
     "to_tree",
     "training_findings",
-    "wilson_interval",
     "with_channels_last",
     "with_context",
     "write_bytes",

@@ -7,11 +7,11 @@ from torch import nn
 
 from clearance import load_dataset
 from clearance.audits import Accuracy
+from clearance.audits._audit import wilson_interval
 from clearance.audits.accuracy import best_order
 from clearance.data import ImageSet
 from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
-from clearance.research import wilson_interval
 
 
 @pytest.mark.parametrize(

@@ -100,3 +100,12 @@ def test_axes_that_are_not_there_are_zero():
     assert principal_axes(cloud(9, 1), 2).tolist() == [[1.0], [0.0]]
     with pytest.raises(ValueError, match="`count` must be a whole number of at least 1"):
         principal_axes(cloud(9, 3), 0)
+
+
+def test_along_axes_on_which_nothing_varies_no_point_has_a_place():
+    """Two points, each many times: with more features than rows the second axis is of rounding errors alone."""
+    ends = 100 * torch.randn(2, 200, generator=torch.Generator().manual_seed(0))
+    features = ends.repeat_interleave(20, dim=0)
+    first, second = principal_axes(features, 2)
+    assert float(first.norm()) == pytest.approx(1.0)
+    assert not bool(second.any())

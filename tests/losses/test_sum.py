@@ -15,6 +15,7 @@ from clearance.losses import (
     GaussianMixtureLoss,
     HingeLoss,
     LargeMarginLoss,
+    SquaredErrorLoss,
     StepUp,
     SumLoss,
 )
@@ -50,6 +51,11 @@ def test_heads_trained_alone_get_the_loss_of_a_single_part():
     hinge = HingeLoss(2.0)
     assert SumLoss({"hinge": hinge}).sample_loss == hinge.sample_loss
     assert SumLoss({"hinge": hinge, "softmax": CrossEntropyLoss()}).sample_loss is None
+
+
+def test_a_description_holds_no_address():
+    """A function of the loss has another one in every process, so that a run would not resume."""
+    assert " at 0x" not in repr(SumLoss({"one": SquaredErrorLoss()}))
 
 
 def test_every_part_is_told_of_a_step():

@@ -9,7 +9,7 @@ import pytest
 from clearance.records.record import Record, RunNote
 from clearance.records.store import Report
 from clearance.report.findings import Findings
-from clearance.report.first_screen import first_screen, plain_text
+from clearance.report.first_screen import first_screen
 from clearance.vocabulary import Measurement, Outcome
 
 
@@ -30,7 +30,7 @@ def report_of(errors, head="retrained", dataset="digits", extra=()):
 def said(report, part="sentence"):
     words = first_screen(Findings(report, report.records[0].dataset))
     value: Any = getattr(words, part)
-    return plain_text(value) if part != "failures" else [plain_text(line) for line in value]
+    return value.striptags() if part != "failures" else [line.striptags() for line in value]
 
 
 CLEAR = {"plain": [0.18, 0.19, 0.176], "foca": [0.03, 0.035, 0.034]}
@@ -287,7 +287,7 @@ def test_without_rebuilt_layers_the_own_errors_are_said():
 @pytest.mark.parametrize("word", ["co-adapt", "epoch", "logit", "cdnv", "extractor", "feature", " head"])
 def test_no_term_of_art_on_the_first_screen(comparison, word):
     words = first_screen(Findings(comparison, "digits"))
-    text = " ".join(map(plain_text, (words.sentence, words.paragraph, words.also, words.foot)))
+    text = " ".join(part.striptags() for part in (words.sentence, words.paragraph, words.also, words.foot))
     assert word not in text.lower()
 
 

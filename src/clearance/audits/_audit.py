@@ -288,12 +288,26 @@ def wilson_interval(wrong: int, images: int, z: float = Z_95) -> tuple[float, fl
 def share_of(
     audit: str, name: str, count: int, images: int, better: Better, context: Mapping[str, Scalar]
 ) -> Measurement:
-    """`count` of `images` as a fraction, with its Wilson interval."""
+    """`count` of `images` as a fraction, with its Wilson interval.
+
+    >>> found = share_of("mine", "right", 0, 10, "higher", {})
+    >>> found.value, found.low, round(found.high, 4)
+    (0.0, 0.0, 0.2775)
+    """
     low, high = wilson_interval(count, images)
     found = {**context, "interval": WILSON}
     return Measurement(
         audit, name, count / images, "fraction", images, low=low, high=high, better=better, context=found
     )
+
+
+def mean_of(
+    audit: str, name: str, values: Tensor, unit: str, better: Better, context: Mapping[str, Scalar]
+) -> Measurement:
+    """The mean of some numbers; their standard deviation where there are several, all finite."""
+    spread = float(values.std()) if len(values) > 1 and bool(values.isfinite().all()) else None
+    mean = float(values.mean())
+    return Measurement(audit, name, mean, unit, len(values), spread, better=better, context=dict(context))
 
 
 def share_of_errors(

@@ -11,7 +11,7 @@ from scipy.special import erf
 from torch import Tensor
 
 from clearance._checks import check_choice, check_count
-from clearance.audits._audit import Audit, Findings, Subject, wilson_interval
+from clearance.audits._audit import Audit, Findings, Subject, mean_of, wilson_interval
 from clearance.audits._samples import first_half
 from clearance.data import ImageSet
 from clearance.data.intake import open_images
@@ -137,7 +137,7 @@ class Calibration(Audit):
             found += self._errors(bins, len(labels), context)
             exhibits.append(self._picture(bins, context))
             if state == AS_TRAINED:
-                found.append(_confidence(confidence, context))
+                found.append(mean_of(self.name, "confidence", confidence, "fraction", "neither", context))
         found.append(_temperature(temperatures))
         return Findings(tuple(found), tuple(exhibits))
 
@@ -199,18 +199,7 @@ def _fitted(logits: Tensor, labels: Tensor) -> float:
 def _proper(logits: Tensor, labels: Tensor, context: dict[str, Scalar]) -> Iterator[Measurement]:
     units = {"nll": "nats", "brier": "squared error"}
     for (name, unit), values in zip(units.items(), proper_scores(logits, labels), strict=True):
-        finite = len(values) > 1 and bool(values.isfinite().all())
-        spread = float(values.std()) if finite else None
-        yield Measurement(
-            Calibration.name,
-            name,
-            float(values.mean()),
-            unit,
-            len(values),
-            spread,
-            better="lower",
-            context=context,
-        )
+        yield mean_of(Calibration.name, name, values, unit, "lower", context)
 
 
 def _overconfidence(confidence: Tensor, right: Tensor, context: dict[str, Scalar]) -> Measurement:
@@ -218,19 +207,6 @@ def _overconfidence(confidence: Tensor, right: Tensor, context: dict[str, Scalar
     context = {**context, "interval": "Newcombe's hybrid 95 %"}
     return Measurement(
         Calibration.name, "overconfidence", value, "fraction", len(right), low=low, high=high, context=context
-    )
-
-
-def _confidence(confidence: Tensor, context: dict[str, Scalar]) -> Measurement:
-    spread = float(confidence.std()) if len(confidence) > 1 else None
-    return Measurement(
-        Calibration.name,
-        "confidence",
-        float(confidence.mean()),
-        "fraction",
-        len(confidence),
-        spread,
-        context=context,
     )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clearance._checks import check_count, check_positive
 from clearance._rng import generator
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, mean_of
 from clearance.audits._heads import are_a_cloud, scaled_features
 from clearance.audits._samples import PartialSets, partial_sets
 from clearance.audits.co_adaptation import head_training
@@ -99,16 +99,7 @@ class Churn(Audit):
         worst = by_class[by_class.mean(dim=1).argmax()]
         context: dict[str, Scalar] = {"samples": sets.samples, "differ_in": differ_in}
         for name, pairwise in (("disagreement", differ.mean(dim=1)), ("worst_class_disagreement", worst)):
-            yield Measurement(
-                audit=self.name,
-                name=name,
-                value=float(pairwise.mean()),
-                unit="fraction",
-                n=len(pairwise),
-                spread=float(pairwise.std()) if len(pairwise) > 1 else None,
-                better="lower",
-                context=context,
-            )
+            yield mean_of(self.name, name, pairwise, "fraction", "lower", context)
 
     def _answers(self, subject: Subject, sets: PartialSets, differ_in: str) -> Tensor:
         """The class that each head gives each held-out image, shape (heads, N); -1 for none."""

@@ -11,6 +11,7 @@ from clearance.audits._heads import are_a_cloud, evenly_spaced
 from clearance.data import ImageSet
 from clearance.geometry import class_scatter, nc1, within_between_ratio
 from clearance.geometry.scatter import class_distance_normalised_variances
+from clearance.geometry.spectrum import principal_axes
 from clearance.vocabulary import Exhibit, Measurement
 
 PICTURED_IMAGES = 500
@@ -83,7 +84,8 @@ def _ratios(features: Tensor, data: ImageSet, split: str) -> list[Measurement]:
 
 def _picture(features: Tensor, data: ImageSet) -> Exhibit:
     rows = evenly_spaced(len(data), PICTURED_IMAGES).to(features.device)
-    places = _first_two_axes(features[rows].nan_to_num(0.0, 0.0, 0.0)).cpu()
+    kept = features[rows].nan_to_num(0.0, 0.0, 0.0).double()
+    places = ((kept - kept.mean(dim=0)) @ principal_axes(kept, 2).T).cpu()
     return Exhibit(
         audit=ClassScatter.name,
         name="features",
@@ -96,12 +98,3 @@ def _picture(features: Tensor, data: ImageSet) -> Exhibit:
         caption="Held-out features on their first two principal axes, each point an image.",
         context={"split": "test"},
     )
-
-
-def _first_two_axes(features: Tensor) -> Tensor:
-    """Projection on the first two principal axes, shape (N, 2); signs make the largest entry positive."""
-    centred = (features - features.mean(dim=0)).double()
-    _, _, axes = torch.linalg.svd(centred, full_matrices=False)
-    axes = torch.nn.functional.pad(axes[:2], (0, 0, 0, max(0, 2 - len(axes))))
-    largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
-    return centred @ (axes * torch.where(largest < 0, -1.0, 1.0)).T

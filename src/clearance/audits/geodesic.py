@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from clearance._checks import check_choice, check_count, check_positive
 from clearance._rng import generator
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, mean_of
 from clearance.audits._heads import are_a_cloud
 from clearance.audits._samples import partial_sets
 from clearance.audits.calibration import fitted_temperature
@@ -261,11 +261,13 @@ def measurements(paths: Paths, chance: float) -> Iterator[Measurement]:
         for m, metric in enumerate(METRICS):
             unit = "ratio" if metric == "euclidean" else "nats"
             for row, layer in enumerate(names):
-                yield _mean(name, values[:, m, row], unit, {"metric": metric, "layer": layer, **context})
+                found = {"metric": metric, "layer": layer, **context}
+                yield mean_of(NAME, name, values[:, m, row], unit, "lower", found)
     if paths.errors is not None:
         rises = paths.errors - paths.errors[:, :1]
-        yield _mean("path_error_rise", rises[:, -1].nan_to_num(chance), "fraction", context)
-        yield _mean("worst_path_error", rises.amax(dim=1).nan_to_num(chance), "fraction", context)
+        last, worst = rises[:, -1].nan_to_num(chance), rises.amax(dim=1).nan_to_num(chance)
+        yield mean_of(NAME, "path_error_rise", last, "fraction", "lower", context)
+        yield mean_of(NAME, "worst_path_error", worst, "fraction", "lower", context)
         counted = {"features": paths.features}
         yield Measurement(
             NAME,
@@ -276,12 +278,6 @@ def measurements(paths: Paths, chance: float) -> Iterator[Measurement]:
             better="lower",
             context=counted,
         )
-
-
-def _mean(name: str, values: Tensor, unit: str, context: dict[str, Scalar]) -> Measurement:
-    spread = float(values.std()) if len(values) > 1 and bool(values.isfinite().all()) else None
-    mean = float(values.mean())
-    return Measurement(NAME, name, mean, unit, len(values), spread, better="lower", context=dict(context))
 
 
 def exhibits(paths: Paths, chance: float) -> Iterator[Exhibit]:

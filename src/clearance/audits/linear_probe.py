@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from clearance._checks import check_count, check_positive
 from clearance._rng import generator
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, mean_of
 from clearance.audits._heads import are_a_cloud, scaled_features
 from clearance.audits.co_adaptation import head_training
 from clearance.heads import HeadStack, train_heads
@@ -67,13 +67,9 @@ class LinearProbe(Audit):
         gained = own - wrong.mean(dim=0)
         gain, low, high = paired_interval(gained)
         context: dict[str, Scalar] = {"head": "linear", "samples": len(subject.train)}
-        errors = wrong.mean(dim=1)
         return Findings(
             (
-                Measurement(
-                    self.name, "error", float(errors.mean()), "fraction", self.heads,
-                    spread=float(errors.std()) if self.heads > 1 else None, better="lower", context=context,
-                ),
+                mean_of(self.name, "error", wrong.mean(dim=1), "fraction", "lower", context),
                 Measurement(
                     self.name, "gain", gain, "fraction", len(gained), low=low, high=high, better="lower",
                     context={**context, "interval": PAIRED},

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, mean_of
 from clearance.audits.co_adaptation import CoAdaptation, HeadErrors
 from clearance.vocabulary import Measurement, Scalar
 
@@ -69,14 +69,4 @@ class NewClasses(Audit):
 
 def _measurement(found: HeadErrors, classes: int) -> Measurement:
     context: dict[str, Scalar] = {"head": found.head, "per_class": found.samples // classes}
-    spread = float(found.errors.std()) if len(found.errors) > 1 else None
-    return Measurement(
-        NewClasses.name,
-        "error",
-        float(found.errors.mean()),
-        "fraction",
-        len(found.errors),
-        spread,
-        better="lower",
-        context=context,
-    )
+    return mean_of(NewClasses.name, "error", found.errors, "fraction", "lower", context)

@@ -29,7 +29,7 @@ from clearance.attacks.gradient import APGD
 from clearance.attacks.losses import LOSSES
 from clearance.attacks.square import SquareSearch
 from clearance.attacks.transfer import has_steps, straight_through, transferred
-from clearance.audits._audit import PART, WILSON, Audit, Findings, Subject, wilson_interval
+from clearance.audits._audit import PART, Audit, Findings, Subject, share_of
 from clearance.audits._samples import fixed_images
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
@@ -441,19 +441,7 @@ class Reading:
         return {"norm": NORM_NAMES[self.norm], "epsilon": self.epsilon}
 
     def _accuracy(self, name: str, value: float) -> Measurement:
-        low, high = wilson_interval(round(value * self.count), self.count)
-        context = {**self._context(), "interval": WILSON}
-        return Measurement(
-            AUDIT,
-            name,
-            value,
-            "fraction",
-            self.count,
-            low=low,
-            high=high,
-            better="higher",
-            context=context,
-        )
+        return share_of(AUDIT, name, round(value * self.count), self.count, "higher", self._context())
 
 
 @dataclass(frozen=True)

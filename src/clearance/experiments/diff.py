@@ -22,10 +22,9 @@ from clearance.report.audit_page import CLOSE, FAR, Finding, Section, Severity
 from clearance.report.audits import headline, shown_unit
 from clearance.report.audits import title as title_of
 from clearance.report.audits.mistakes import stored_shots
-from clearance.report.diff_page import render_diff
 from clearance.report.names import model_name, setting
 from clearance.report.numbers import data, half_width, points, points_interval
-from clearance.report.page import FILE, SHARED, without_images
+from clearance.report.page import FILE, SHARED, templates, without_images
 from clearance.report.pictures import Gallery
 from clearance.report.tables import NONE, Compact, Line, number
 from clearance.report.terminal import findings_text
@@ -354,13 +353,17 @@ class Diff:
         shown = self
         if not images:
             shown = replace(self, last=without_images(self.last), now=without_images(self.now))
-        return render_diff(
-            headline(self._start, self.findings),
-            shown.findings,
-            list(shown._sections(files=images)),
-            dataset=self.now.records[0].dataset,
-            commands={self.last_name: self.last.command, self.now_name: self.now.command},
-            versions=self.now.versions,
+        return (
+            templates()
+            .get_template("diff.html.j2")
+            .render(
+                title=headline(self._start, self.findings),
+                found=shown.findings,
+                sections_=list(shown._sections(files=images)),
+                dataset=self.now.records[0].dataset,
+                commands={self.last_name: self.last.command, self.now_name: self.now.command}.items(),
+                versions=self.now.versions,
+            )
         )
 
     def save(self, path: str | os.PathLike[str], *, images: bool = True) -> Path:

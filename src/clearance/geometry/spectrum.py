@@ -63,8 +63,8 @@ def effective_rank(spectrum: Tensor) -> float:
 def principal_axes(features: Tensor, count: int) -> Tensor:
     """The first principal axes as rows of unit length, float64, shape (count, D).
 
-    Signs make the largest entry of each axis positive. Axes beyond min(N, D) are 0. Features are (N, D), finite;
-    `count` is at least 1.
+    Signs make the largest entry of each axis positive. Axes beyond min(N, D) are 0, and with N < D those along which
+    nothing varies. Features are (N, D), finite; `count` is at least 1.
 
     >>> principal_axes(torch.tensor([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), 1).tolist()
     [[1.0, 0.0]]
@@ -73,8 +73,10 @@ def principal_axes(features: Tensor, count: int) -> Tensor:
     centred = features.double() - features.double().mean(dim=0)
     if len(centred) < centred.shape[1]:
         # Eigenvectors of the inner products give the axes as sums of samples; far cheaper than their SVD.
-        axes = torch.linalg.eigh(centred @ centred.T).eigenvectors.flip(1).T[:count] @ centred
-        axes = torch.nn.functional.normalize(axes)
+        squared, weights = torch.linalg.eigh(centred @ centred.T)
+        axes = torch.nn.functional.normalize(weights.flip(1).T[:count] @ centred)
+        rounding = len(squared) * torch.finfo(torch.float64).eps * squared[-1]
+        axes[squared.flip(0)[:count] <= rounding] = 0.0
     else:
         axes = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(1).T[:count]
     axes = torch.nn.functional.pad(axes, (0, 0, 0, count - len(axes)))

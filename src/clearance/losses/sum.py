@@ -1,6 +1,6 @@
 """Several losses at once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -57,7 +57,11 @@ class SumLoss(Loss):
         self.parts = nn.ModuleDict(parts)
         self.layers = tuple(dict.fromkeys(layer for part in parts.values() for layer in part.layers))
         self.reads_logits_only = all(part.reads_logits_only for part in parts.values())
-        self.sample_loss = next(iter(parts.values())).sample_loss if len(parts) == 1 else None
+
+    @property
+    def sample_loss(self) -> Callable[[Tensor, Tensor], Tensor] | None:  # type: ignore[override]
+        """That of a single part; several have none."""
+        return next(iter(self.parts.values())).sample_loss if len(self.parts) == 1 else None  # type: ignore[return-value]
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """The terms of all parts, each with its weight."""
@@ -79,5 +83,5 @@ class SumLoss(Loss):
 
     def extra_repr(self) -> str:
         """The settings."""
-        names = ("weights", "layers", "reads_logits_only", "sample_loss")
+        names = ("weights", "layers", "reads_logits_only")
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)

@@ -27,6 +27,7 @@ def page_figure(size: tuple[float, float]) -> tuple[Figure, Axes]:
     """A figure with one pair of axes in the page's style; `size` in inches."""
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
+    axes.set_axisbelow(True)
     style_axes(axes)
     return figure, axes
 
@@ -142,7 +143,6 @@ def bands(
     axes.set_xlabel(labels[0], color=INK)
     axes.set_ylabel(labels[1], color=INK)
     axes.grid(axis="y", color=GRID, linewidth=0.7)
-    axes.set_axisbelow(True)
     _scales(axes, [*rows, *dashed], x, log, scale)
     legend_below(axes)
     return figure
@@ -191,11 +191,16 @@ def _scales(axes: Axes, rows: Rows, x: str, log: str, scale: int) -> None:
         whole = all(float(row[x]).is_integer() for row in rows)
         steps = None if whole else [1, 2, 2.5, 5, 10]
         axes.xaxis.set_major_locator(MaxNLocator("auto" if whole else 7, integer=whole, steps=steps))
-    if "y" in log and means and min(means) > 0:
+    _height_scale(axes, means, unit, log="y" in log, room=0.4)
+
+
+def _height_scale(axes: Axes, means: Sequence[float], unit: str, *, log: bool, room: float) -> None:
+    """The vertical scale; a logarithmic one begins at `room` times the lowest mean at the lowest."""
+    if log and means and min(means) > 0:
         axes.set_yscale("log", nonpositive="clip")
         axes.set_ylabel(f"{axes.get_ylabel()} (logarithmic)")
         bottom, top = axes.get_ylim()
-        axes.set_ylim(max(bottom, 0.4 * min(means)), top)  # an interval may reach down to zero
+        axes.set_ylim(max(bottom, room * min(means)), top)  # an interval may reach down to zero
         label_logarithmic(axes.yaxis, unit)
     else:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{unit}"))
@@ -246,8 +251,7 @@ def groups(
     axes.tick_params(axis="x", length=0)
     axes.set_ylabel(label, color=INK)
     axes.grid(axis="y", color=GRID, linewidth=0.7)
-    axes.set_axisbelow(True)
-    _group_scale(axes, means, " %" if percent else "")
+    _height_scale(axes, means, " %" if percent else "", log=True, room=0.5)
     legend_below(axes)
     return figure
 
@@ -268,18 +272,6 @@ def _group_points(
         if row["low"] is not None and row["high"] is not None:
             ends = [scale * row["low"], scale * row["high"]]
             axes.plot([x, x], ends, color=series(index), linewidth=1.2, zorder=1)
-
-
-def _group_scale(axes: Axes, means: Sequence[float], unit: str) -> None:
-    if means and min(means) > 0:
-        axes.set_yscale("log", nonpositive="clip")
-        axes.set_ylabel(f"{axes.get_ylabel()} (logarithmic)")
-        bottom, top = axes.get_ylim()
-        axes.set_ylim(max(bottom, 0.5 * min(means)), top)  # an interval may reach down to zero
-        label_logarithmic(axes.yaxis, unit)
-    else:
-        axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{unit}"))
 
 
 NAME_HEIGHT, LETTER_WIDTH, EDGE = (
@@ -351,10 +343,11 @@ def _write_names(figure: Figure, classes: Sequence[str], middles: Mapping[int, n
     figure.draw_without_rendering()  # limits and aspect are only then what they will be
     inside = axes.transData + axes.transAxes.inverted()
     at = inside.transform(np.array(list(middles.values())))
-    sizes = np.array([(LETTER_WIDTH * len(_short(classes[index])) + EDGE, NAME_HEIGHT) for index in middles])
-    for (index, middle), place in zip(middles.items(), apart(at, sizes), strict=True):
+    names = [cut(classes[index], 12) for index in middles]
+    sizes = np.array([(LETTER_WIDTH * len(name) + EDGE, NAME_HEIGHT) for name in names])
+    for name, (index, middle), place in zip(names, middles.items(), apart(at, sizes), strict=True):
         axes.annotate(
-            _short(classes[index]),
+            name,
             (float(middle[0]), float(middle[1])),
             (float(place[0]), float(place[1])),
             textcoords="axes fraction",
@@ -376,10 +369,6 @@ def _write_names(figure: Figure, classes: Sequence[str], middles: Mapping[int, n
                 "shrinkB": 0,
             },
         )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 12 else name[:11] + "…"
 
 
 SHEET_GAP = 0.08  # between pictures, in pictures
@@ -435,11 +424,7 @@ def _sheet_row(axes: Any, images: np.ndarray, words: Sequence[str], ink: str) ->
 
 
 def _with_confidence(names: Sequence[str], values: Sequence[float]) -> list[str]:
-    return [f"{_short_above(str(name))}\n{value:.2f}" for name, value in zip(names, values, strict=True)]
-
-
-def _short_above(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+    return [f"{cut(str(name), LONGEST)}\n{value:.2f}" for name, value in zip(names, values, strict=True)]
 
 
 def _channels_last(image: Any) -> np.ndarray:

@@ -347,12 +347,3 @@ def _failures(findings: Findings) -> tuple[Markup, ...]:
             )
             lines.append(Markup("{} and {} are compared over {} that both have.").format(*names, shared))
     return tuple(lines)
-
-
-def plain_text(markup: Markup) -> str:
-    """A sentence without its markup, for a terminal.
-
-    >>> plain_text(Markup("<b>FOCA</b> &amp; co"))
-    'FOCA & co'
-    """
-    return markup.striptags()

@@ -10,7 +10,6 @@ from clearance.records.store import Report
 from clearance.report.audit_page import Finding
 from clearance.report.audits import all_findings
 from clearance.report.findings import Findings, datasets
-from clearance.report.first_screen import plain_text
 from clearance.report.names import model_name
 from clearance.report.terminal import comparison_table
 
@@ -52,9 +51,9 @@ def _findings(view: Findings, found: Sequence[Finding]) -> list[str]:
     for one in found:
         if not one.lead:
             code = [_code(line) for line in one.code.splitlines()]
-            said = f"**{_shown(one.title)}**: {_shown(plain_text(one.said))}"
-            rows.append((one.severity, said, " ".join([_shown(plain_text(escape(one.todo))), *code]).strip()))
-    leads = [_shown(plain_text(one.said + escape(f" {one.todo}"))) for one in found if one.lead]
+            said = f"**{_shown(one.title)}**: {_shown(one.said.striptags())}"
+            rows.append((one.severity, said, " ".join([_shown(escape(one.todo).striptags()), *code]).strip()))
+    leads = [_shown((one.said + escape(f" {one.todo}")).striptags()) for one in found if one.lead]
     title = f"#### {_shown(model_name(view.methods[0]))} on {_shown(view.dataset)}"
     return [title, *leads, *([markdown_table(rows)] if len(rows) > 1 else [])]
 

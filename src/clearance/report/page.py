@@ -62,7 +62,6 @@ def _page(report: Report) -> str:
             names=[method_name(method) for method in report.methods],
             recipe=json.dumps(encode(report.recipe), indent=1, ensure_ascii=False),
             glossary=terms((row.audit, row.name) for row in report.summary),
-            style=resources.files("clearance.report").joinpath("page.css").read_text(encoding="utf-8"),
         )
     )
 
@@ -145,6 +144,7 @@ def templates() -> jinja2.Environment:
     environment.filters["contents"] = contents
     script = files.joinpath("page.js").read_text(encoding="utf-8")
     environment.globals.update(
+        style=files.joinpath("page.css").read_text(encoding="utf-8"),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode(),
         interval=interval,

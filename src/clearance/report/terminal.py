@@ -12,7 +12,7 @@ from clearance.records.store import Report
 from clearance.report.audit_page import Finding
 from clearance.report.audits import all_findings, headline
 from clearance.report.findings import Findings, datasets
-from clearance.report.first_screen import first_screen, plain_text
+from clearance.report.first_screen import first_screen
 from clearance.report.names import model_name
 from clearance.report.numbers import half_width, printed
 from clearance.report.sweep import at_shown
@@ -56,17 +56,17 @@ def comparison_table(report: Report) -> Table:
     lines = overview(findings)
     columns = [
         ("wrong, own layers", [_cell(line.own) for line in lines]),
-        (f"wrong, from {plain_text(findings.few)}", [_cell(line.few) for line in lines]),
+        (f"wrong, from {findings.few.striptags()}", [_cell(line.few) for line in lines]),
         ("time", [_cell(line.time) for line in lines]),
         ("memory", [_cell(line.memory) for line in lines]),
     ]
     shown = [(name, cells) for name, cells in columns if any(cell != "–" for cell in cells)]
     words = first_screen(findings)
     return Table(
-        title=plain_text(words.sentence),
+        title=words.sentence.striptags(),
         columns=("method", *(name for name, _ in shown)),
         rows=tuple((_name(line), *(cells[at] for _, cells in shown)) for at, line in enumerate(lines)),
-        foot="\n".join(plain_text(text) for text in (words.also, *words.failures) if text),
+        foot="\n".join(text.striptags() for text in (words.also, *words.failures) if text),
     )
 
 
@@ -108,7 +108,7 @@ def findings_text(start: str, found: Sequence[Finding], width: int = WIDTH) -> s
     """
     lines = [textwrap.fill(headline(start, found), width)]
     for one in found:
-        said = plain_text(one.said) + (f" {plain_text(escape(one.todo))}" if one.todo else "")
+        said = one.said.striptags() + (f" {escape(one.todo).striptags()}" if one.todo else "")
         if one.lead:
             lines += [textwrap.fill(said, width), ""]
             continue

@@ -154,7 +154,6 @@ def distance_cloud(columns: Mapping[str, Sequence[Any]], index: int) -> Figure:
     axes.set_xlabel("to first order, pixel units", color=INK)
     axes.set_ylabel("found, pixel units", color=INK)
     axes.grid(color=GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
     return figure
 
 

@@ -117,7 +117,6 @@ def reliability(before: Columns, after: Columns | None, index: int) -> Figure:
     axes.set_xlim(0, 102)
     axes.set_ylim(0, 102)
     axes.grid(color=GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
     return figure
 
 

@@ -162,7 +162,6 @@ def _partial_data_axes(axes: Axes, samples: Sequence[float], drawn: Sequence[flo
         axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
     axes.grid(axis="y", color=GRID, linewidth=0.7)
-    axes.set_axisbelow(True)
     axes.set_xlabel("images used to retrain the last layers", color=INK)
     axes.set_ylabel("wrong on test images", color=INK)
     legend_below(axes)

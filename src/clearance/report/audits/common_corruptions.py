@@ -10,7 +10,7 @@ from clearance.report.drawing import draw
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
 from clearance.report.pictures import drawn_firsts, firsts
-from clearance.report.tables import Compact, Line, number
+from clearance.report.tables import Compact, Line, mean
 
 AUDIT = "common_corruptions"
 MILD = 2  # severity up to which a corruption that halves the accuracy is an alarm
@@ -19,18 +19,18 @@ HALF = 0.5
 
 def corruptions_findings(findings: Findings) -> list[Finding]:
     """The mild corruption that costs most, and the mean over all; an alarm where a mild one halves the accuracy."""
-    clean, mean = (
+    clean, overall = (
         findings.row("mean", AUDIT, "error", severity=0), findings.row("mean", AUDIT, "mean_error"),
     )  # fmt: skip
     mild = [row for row in findings.rows("mean", AUDIT, "error") if 0 < int(row.context["severity"]) <= MILD]
-    if clean is None or mean is None or not mild:
+    if clean is None or overall is None or not mild:
         return []
     worst = max(mild, key=lambda row: row.value)
     said = Markup(
         "On images with common corruptions the error is {} on average, {} without{}. The mild one that costs "
         "most: {} ({}), accuracy {}."
     ).format(
-        with_ends(mean),
+        with_ends(overall),
         with_ends(clean),
         _of_images(findings, clean),
         worst.context["corruption"],
@@ -91,7 +91,7 @@ def _table(findings: Findings, method: str) -> Compact | None:
     cells = {(row.context["corruption"], int(row.context["severity"])): row for row in rows}
     severities = sorted({severity for _, severity in cells if severity})
     lines = [
-        Line(str(name), None, [_cell(cells.get((name, severity))) for severity in severities])
+        Line(str(name), None, [mean(cells.get((name, severity))) for severity in severities])
         for name in dict.fromkeys(name for name, severity in cells if severity)
     ]
     if not lines:
@@ -104,10 +104,6 @@ def _table(findings: Findings, method: str) -> Compact | None:
     return Compact(
         title, [str(severity) for severity in severities], lines, foot, _files(findings, method), "Corruption"
     )
-
-
-def _cell(row: SummaryRow | None) -> Markup:
-    return Markup("–") if row is None else number(row.value, row.unit, row.low, row.high)
 
 
 def _files(findings: Findings, method: str) -> list[str]:

@@ -83,7 +83,6 @@ def quantiles(columns: Columns, index: int) -> Figure:
     axes.set_xlabel("expected of a Gaussian", color=INK)
     axes.set_ylabel("found", color=INK)
     axes.grid(color=GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
     return figure
 
 

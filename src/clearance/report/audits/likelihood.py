@@ -17,7 +17,7 @@ from clearance.report.names import method_name, score_name, scores_of, setting
 from clearance.report.numbers import exact
 from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit, with_interval
 from clearance.report.pictures import Draw, Picture, drawn_firsts, firsts, picture
-from clearance.report.svg import GRID, INK, MUTED, series
+from clearance.report.svg import GRID, INK, MUTED, cut, series
 from clearance.report.tables import NONE, Compact, Line, by_method, mean, small_print
 
 WHAT = (
@@ -299,7 +299,6 @@ def two_histograms(columns: Columns, index: int, label: str) -> Figure:
     axes.set_xlabel(label, color=INK)
     axes.set_ylabel("images, %", color=INK)
     axes.grid(axis="y", color=GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
     return figure
 
 
@@ -332,11 +331,7 @@ def _shown(axes: Axes, row: tuple[Any, ...]) -> None:
     pixels, _, own, taken, p = row
     image = np.moveaxis(np.asarray(pixels, dtype=float), 0, -1)
     axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    axes.set_title(f"{_short(own)} → {_short(taken)}\np {p:.2g}", fontsize=8.5, color=INK, pad=2)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 9 else f"{name[:8]}…"
+    axes.set_title(f"{cut(own, 9)} → {cut(taken, 9)}\np {p:.2g}", fontsize=8.5, color=INK, pad=2)
 
 
 _KNOWN = "It is not a defence: compare it with how often an attack that knows the score passes."
