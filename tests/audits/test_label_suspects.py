@@ -9,7 +9,7 @@ from torch import nn
 
 import clearance as cl
 from clearance import load_dataset
-from clearance.audits import LabelSuspects
+from clearance.audits import LabelSuspects, label_suspects
 from clearance.audits.label_suspects import (
     BLOCK,
     _blocks,
@@ -210,6 +210,7 @@ def test_a_class_without_images_is_not_the_worst():
 
 def test_without_cleanlab_one_sentence_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "cleanlab.filter", None)
+    monkeypatch.setattr(label_suspects, "probabilities", lambda *_: pytest.fail("it took time first"))
     with pytest.raises(
         ImportError, match=r"needs cleanlab, which is not installed; pip install 'torch-clearance\[labels\]'"
     ):

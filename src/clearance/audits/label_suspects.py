@@ -95,6 +95,7 @@ class LabelSuspects(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Score both sets together, let confident learning judge, and ask the classifier."""
+        _cleanlab()  # before what takes time
         sets = {"train": subject.train, "test": subject.test}
         rows = {split: fixed_rows(data, self.images, subject.seed).cpu() for split, data in sets.items()}
         images = torch.cat([_read(data, rows[split]) for split, data in sets.items()])
@@ -253,7 +254,12 @@ class Doubts:
         return some[np.argsort(self.own[some], kind="stable")]
 
 
-def _by_cleanlab(chances: Floats, labels: Ints) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _cleanlab() -> Any:
+    """Its search for wrong labels.
+
+    Raises:
+        ImportError: If cleanlab is not installed.
+    """
     try:
         from cleanlab.filter import find_label_issues
     except ImportError as error:
@@ -261,6 +267,11 @@ def _by_cleanlab(chances: Floats, labels: Ints) -> tuple[NDArray[np.bool_], NDAr
             "audit 'label_suspects' needs cleanlab, which is not installed; pip install 'torch-clearance[labels]', or "
             "leave the audit out."
         ) from error
+    return find_label_issues
+
+
+def _by_cleanlab(chances: Floats, labels: Ints) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    find_label_issues = _cleanlab()
     if len(np.unique(labels)) < 2:
         none = np.zeros(len(labels), dtype=bool)
         return none, none
