@@ -30,7 +30,9 @@ def note(kind, what):
 
 def hook(event, words):
     if event.startswith("socket.") and event not in ("socket.__new__", "socket.gethostname"):
-        if not (event == "socket.bind" and words[1] == ("::1", 0)):  # urllib3 tries whether there is IPv6
+        # urllib3 tries whether there is IPv6; what is sent to no address goes where a connection is, which is noted
+        # when it is made, or to the other end of a pair
+        if (event, *words[1:]) not in (("socket.bind", ("::1", 0)), ("socket.sendmsg", None)):
             note("network", f"{event} {words[1:]!r}")
     elif event == "open" and isinstance(words[0], (str, bytes)) and words[2] & WRITING:
         note("write", os.path.abspath(os.fsdecode(words[0])))
