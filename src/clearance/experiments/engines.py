@@ -353,7 +353,6 @@ class _Original(_Process):
             except OSError:  # it has ended, or another thread noticed that and closed the socket
                 answer = b""
             if not answer:
-                self.terminate()  # nothing else would be understood
                 raise self._lost()
             return int.from_bytes(answer, "big", signed=True)
 
