@@ -139,7 +139,7 @@ class Processes(Executor):
         self._ended = False
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Task:
-        """Run `function` in a process; the future's exception is a TaskError."""
+        """Run `function` in a process; what fails there is a TaskError."""
         task = Task()
         begun = self._threads.submit(self._do, task, (function, arguments, options))
         begun.add_done_callback(
