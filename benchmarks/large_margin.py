@@ -104,7 +104,7 @@ def rivals(sizes: Sizes) -> None:
 
     def network() -> Classifier:
         torch.manual_seed(0)
-        return Classifier(large_margin_cnn(1, 28), nn.Linear(512, 10), 0.1307, 0.3081)
+        return Classifier(large_margin_cnn(1, 28), nn.Linear(512, 10), 0.1307, 0.3081).to(DEVICE)
 
     tell_parts("MNIST's network", parts(network(), images, labels, sizes.rounds), 9)
     losses = {
@@ -146,12 +146,13 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", choices=GROUPS, help="one group of the table")
+    parser.add_argument("--batch", type=int, default=64, help="images a step; 64 are few for a GPU")
     parser.add_argument(
         "--small", action="store_true", help="small batches, few rounds: only to see that it runs"
     )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    sizes = Sizes(batch=8, rounds=2) if options.small else Sizes()
+    sizes = Sizes(batch=8, rounds=2) if options.small else Sizes(batch=options.batch)
     print(f"{DEVICE}, batch {sizes.batch}, medians of {sizes.rounds} rounds and fewer for the slow ways")
     print(f"{'what':<58} {'ms':>9} {'ratio':>7}  target")
     for name, group in GROUPS.items():

@@ -32,6 +32,11 @@ ABOUT = Paper(
             "FOCA with one more layer in its extractor, compared behind that layer at equal own error",
             datasets=("digits", "mnist"),
         ),
+        "search": Study(
+            "papers.sato_2019.search_rates:run",
+            "learning rates of CIFAR-10's recipe, four for every method, searched on half of the training images",
+            datasets=("cifar10",),
+        ),
         "squared-error": Study(
             "papers.sato_2019.squared_error:run",
             "whether classes are nearly one-dimensional (P1) with squared error too, on digits",
