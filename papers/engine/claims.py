@@ -4,7 +4,7 @@ They are written down in a ``claims.toml`` of this form::
 
     paper = "sato_2019"          reference = "..."          method = "foca"     rivals = ["plain", "dropout"]
 
-    [scaled]                     what is smaller than in the paper, by dataset
+    [scaled]                     what is smaller than in the paper, by dataset; "svm on mnist" is for one study alone
     digits = "8x8 digits in place of photographs"
 
     [seeds]                      how many seeds (or draws) each study has, fixed before it is run; no more are judged
@@ -193,7 +193,7 @@ class PaperClaims:
         method: The method that it proposes.
         rivals: What it is compared with.
         claims: Every claim, in the order of the sheet.
-        scaled: What differs from the paper's experiment, by dataset.
+        scaled: What differs from the paper's experiment, by dataset, or ``"STUDY on DATASET"`` for one study.
         seeds: How many seeds each study has, fixed before it is run; ``"recipe"`` is the paper's recipe.
     """
 
@@ -216,6 +216,10 @@ class PaperClaims:
                 check_choice(f"a method of claim {claim.id}", name, known)
             for name in claim.includes:
                 check_choice(f"a claim that {claim.id} includes", name, names)
+
+    def scaled_in(self, study: str, dataset: str) -> str:
+        """What differs from the experiment of the paper in a study, or in the recipe (``""``); empty if nothing."""
+        return self.scaled.get(f"{study} on {dataset}", self.scaled.get(dataset, ""))
 
 
 def _check_selector(key: str, wanted: Any) -> None:

@@ -1,7 +1,7 @@
 """Results kept line by line in a small file, which is committed: a study goes on another day where it stopped."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,20 @@ def findings_in(kept: Kept, plan: RunPlan) -> RunFindings | None:
     """The kept findings of a run; None if it is not finished."""
     row = kept.found.get(key_of(plan))
     return None if row is None else RunFindings.from_json(row)
+
+
+def versions_of(kept: Kept, plans: Sequence[RunPlan], here: Mapping[str, str]) -> dict[str, str]:
+    """The versions in `here`, beside those of the runs where they were made with others.
+
+    >>> versions_of(Kept(Path("nothing")), [], {"torch": "2.13.0"})
+    {'torch': '2.13.0'}
+    """
+    rows = [kept.found[key] for plan in plans if (key := key_of(plan)) in kept.found]
+    made = {name: {row["versions"][name] for row in rows if name in row["versions"]} for name in here}
+    return {
+        name: own if made[name] <= {own} else f"{' and '.join(sorted(made[name]))} (runs), {own} (ledger)"
+        for name, own in here.items()
+    }
 
 
 def key_of(plan: RunPlan) -> str:

@@ -410,7 +410,7 @@ class Ledger:
                 "versions": self.report.versions,
                 **made_from(self.report),
                 "studies": list(self.studies),
-                "scaled": self.claims.scaled.get(self.dataset, ""),
+                "scaled": self.scaled,
                 "runs": [note.to_json() for note in self.report.runs],
                 "verdicts": self.counts(),
                 "claims": self.claim_rows(),
@@ -420,9 +420,22 @@ class Ledger:
             }
         )
 
+    @property
+    def scaled(self) -> str:
+        """What differs from the paper's experiment; empty if nothing."""
+        return self.claims.scaled_in(next(iter(self.studies), ""), self.dataset)
+
     def claim_rows(self) -> list[dict[str, Any]]:
         """A row of ``ledger.json`` for each claim."""
-        return [j.to_json() | {"run": self._command(j)} for j in self.judgements]
+        return [
+            j.to_json() | {"run": self._command(j), "scaled": self._is_scaled(j)} for j in self.judgements
+        ]
+
+    def _is_scaled(self, judgement: Judgement) -> bool:
+        """Whether the claim was judged on a dataset of its own, in an experiment smaller than the paper's."""
+        judged = judgement.verdict in ("holds", "ordering holds", "refuted", "cannot tell")
+        own = self.dataset in judgement.claim.datasets
+        return judged and own and self.claims.scaled_in(judgement.claim.study, self.dataset) != ""
 
     def to_markdown(self) -> str:
         """The content of ``ledger.md``."""
@@ -432,6 +445,9 @@ class Ledger:
             _listed([f"Made by `{self.report.command}`, {self.report.created}.", *self._provenance()]),
             self.verdicts_in_markdown(),
         ]
+        heads = heads_table(self.report)
+        if heads:
+            parts += ["## Errors of the own head, and of heads retrained on so many images", heads]
         cuts = cut_table(self.report)
         if cuts:
             parts += ["## At both cuts", markdown_table([cuts[0], *cuts[1]])]
@@ -479,7 +495,6 @@ class Ledger:
         )
 
     def _provenance(self) -> list[str]:
-        scaled = self.claims.scaled.get(self.dataset, "")
         bad = unfinished_in_words(self.report)
         total = f"{len(self.report.runs)} runs" + (f", of which not finished: {bad}" if bad else "")
         runs = f"{total}." if self.report.runs else ""
@@ -488,7 +503,7 @@ class Ledger:
             for line in (
                 origin_in_words(self.report),
                 f"Versions: {versions_in_words(self.report)}.",
-                f"{SCALED}{scaled}" if scaled else "",
+                f"{SCALED}{self.scaled}" if self.scaled else "",
                 runs,
             )
             if line
@@ -500,7 +515,8 @@ class Ledger:
             claim = judgement.claim
             found = (_found(o) for o in judgement.readings if o.reading.role == "verdict")
             ours = "<br>".join(filter(None, found))
-            verdict = f"**{judgement.words}**" + (f", {judgement.remark}" if judgement.remark else "")
+            verdict = f"**{judgement.words}**" + (", scaled" if self._is_scaled(judgement) else "")
+            verdict += f", {judgement.remark}" if judgement.remark else ""
             reason = f": {judgement.reason}" if judgement.reason else ""
             run = self._command(judgement)
             note = " ".join(part for part in (claim.note, f"Run `{run}`." if run else "") if part)
@@ -695,7 +711,7 @@ PIXELS = ("class mean, pixels", "nearest pixel")
 
 
 def cut_table(report: Report) -> tuple[list[str], list[list[str]]] | None:
-    """Columns and lines: for each method the error at the cut it was trained with, and one layer later.
+    """Columns and lines: for each method the error at the cut it was trained with, and one layer later if there is one.
 
     A line is a head; heads that were not measured are left out. The last lines are raw pixels, whatever the
     network. (From one image of each class the nearest class mean is the nearest neighbour.) None where only one
@@ -713,18 +729,48 @@ def cut_table(report: Report) -> tuple[list[str], list[list[str]]] | None:
         for row in rows
         if row.audit in (USUAL, LATER) and row.context["samples"] == fewest
     }
-    methods = list(dict.fromkeys(row.method for row in rows if row.audit == LATER))
-    columns = [f"from {fewest} images", *(f"{m}, {cut}" for m in methods for cut in ("as trained", "later"))]
+    measured = {(row.method, row.audit) for row in rows}
+    methods = dict.fromkeys(row.method for row in rows if row.audit == USUAL)
+    cuts = [(m, audit) for m in methods for audit in (USUAL, LATER) if (m, audit) in measured]
+    columns = [
+        f"from {fewest} images",
+        *(f"{m}, {'later' if audit == LATER else 'as trained'}" for m, audit in cuts),
+    ]
     lines = [
-        [head, *(found.get((audit, head, m), "–") for m in methods for audit in (USUAL, LATER))]
+        [head, *(found.get((audit, head, m), "–") for m, audit in cuts)]
         for head in HEADS
-        if any((audit, head, m) in found for m in methods for audit in (USUAL, LATER))
+        if any((audit, head, m) in found for m, audit in cuts)
     ]
     blank = [""] * (len(columns) - 2)
     for head in PIXELS:  # the same for every method
         value = next((cell for (_, name, _), cell in found.items() if name == head), None)
         lines += [] if value is None else [[f"{head}, no network", value, *blank]]
     return columns, lines
+
+
+def heads_table(report: Report) -> str:
+    """A line for each method: the error of its own head, and of heads retrained on more and more images."""
+    rows = [row for row in report.summary if row.kind == "mean" and row.name == "error"]
+    found = {
+        (row.method, int(row.context["samples"])): _percent(row)
+        for row in rows
+        if row.audit == USUAL and row.context["head"] == "retrained"
+    }
+    own = {
+        row.method: _percent(row)
+        for row in rows
+        if row.audit == "accuracy" and row.context["split"] == "test"
+    }
+    counts = sorted({count for _, count in found})
+    lines = [
+        [method, own.get(method, "–"), *(found.get((method, count), "–") for count in counts)]
+        for method in dict.fromkeys(method for method, _ in found)
+    ]
+    return (
+        markdown_table([["", "own head", *(f"{count:,} images" for count in counts)], *lines])
+        if lines
+        else ""
+    )
 
 
 def _percent(row: SummaryRow) -> str:

@@ -1,6 +1,6 @@
 """Try the claims of a paper: run its recipe, judge every claim, and write the ledger."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clearance import Card, load_dataset
@@ -17,7 +17,7 @@ from clearance.research import (
 from papers.engine.catalogue import paper_claims, paper_study, whole_recipe
 from papers.engine.claims import PaperClaims
 from papers.engine.judging import Judgement, judge
-from papers.engine.kept import RUNS, Kept, run_kept
+from papers.engine.kept import RUNS, Kept, run_kept, versions_of
 from papers.engine.ledger import Ledger, command_line, ledger_without_data
 from papers.engine.study import DEFAULT_DATASET, NO_DATA, NoDataError, StudyRequest, data_if_there
 
@@ -104,8 +104,10 @@ def reproduce_recipe(
         ledger = ledger_without_data(claims, recipe, command)
         return Reproduction(ledger.save(out), ledger.judgements, missing=_looked_for(recipe))
     plans = plans_of(recipe)
-    findings = run_kept(plans, [data] * len(plans), Kept(out / RUNS), out / "runs", engine, listener)
-    card = Card(report_of(recipe, findings, command))
+    kept = Kept(out / RUNS)
+    findings = run_kept(plans, [data] * len(plans), kept, out / "runs", engine, listener)
+    report = report_of(recipe, findings, command)
+    card = Card(replace(report, versions=versions_of(kept, plans, report.versions)))
     card.save_folder(out)
     judgements = judge(claims, card.records, data.train.name)
     ledger = Ledger(claims, data.train.name, judgements, card.report)

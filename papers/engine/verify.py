@@ -121,7 +121,7 @@ def _verified_claims(path: Path, tree: Tree) -> Verified:
     again = encode(ledger.claim_rows())
     problems = different(again, encode(tree["claims"]), "claims")
     problems += different(ledger.counts(), tree["verdicts"], "verdicts")
-    problems += different(ledger.claims.scaled.get(ledger.dataset, ""), tree["scaled"], "scaled")
+    problems += different(ledger.scaled, tree["scaled"], "scaled")
     if ledger.verdicts_in_markdown() not in path.with_suffix(".md").read_text("utf-8"):
         problems.append("ledger.md has other verdicts")
     readings = [one for j in ledger.judgements for one in j.readings if one.compared]
@@ -161,15 +161,15 @@ def rewrite(root: Path = ROOT) -> list[Path]:
         said = markdown.read_text("utf-8")
         if "claims" in tree:
             ledger = judged_again(tree, path.parent)
-            scaled = ledger.claims.scaled.get(ledger.dataset, "")
             more = {
                 "schema": SCHEMA,
                 "claims": ledger.claim_rows(),
                 "verdicts": ledger.counts(),
-                "scaled": scaled,
+                "scaled": ledger.scaled,
             }
             said = _with_verdicts(said, ledger.verdicts_in_markdown())
-            said = re.sub(rf"^- {SCALED}.*$", f"- {SCALED}{scaled}", said, flags=re.MULTILINE)
+            line = f"- {SCALED}{ledger.scaled}\n" if ledger.scaled else ""
+            said = re.sub(rf"^- {SCALED}.*\n", line, said, flags=re.MULTILINE)
         elif isinstance(tree.get("claim"), Mapping):
             judgement = _judged_on_rows(path, tree)
             more = {"claim": judgement.to_json()}
@@ -330,7 +330,10 @@ def _run_rows(folder: Path) -> list[Tree]:
 def _cell(row: Tree | None) -> str:
     if row is None:
         return "not run"
-    return f"**{row['verdict']}**" + (f"; ordering here: **{row['ordering']}**" if row["ordering"] else "")
+    scaled = ", scaled" if row.get("scaled") else ""
+    return f"**{row['verdict']}**{scaled}" + (
+        f"; ordering here: **{row['ordering']}**" if row["ordering"] else ""
+    )
 
 
 # Numbers in a page's sentences, checked against the files that a comment after them names.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from clearance.experiments.run import RunPlan
 from clearance.records.store import load_report
@@ -14,6 +15,7 @@ from papers.__main__ import main
 from papers.engine import reproduce as module
 from papers.engine.catalogue import paper_claims, whole_recipe
 from papers.engine.judging import judge
+from papers.engine.kept import Kept, versions_of
 from studies.small_runs import grid_here, number, stored
 
 CLASSES = {"cifar10": 10, "cifar100": 100}
@@ -127,6 +129,17 @@ def test_every_claim_about_the_dataset_was_measured_and_only_seeds_are_missing(d
     ]
     assert [(row["id"], row["verdict"], row["reason"]) for row in ledger["claims"]] == expected
     assert sum(about(claim, dataset) for claim in claims) >= 7
+
+
+def test_versions_are_those_of_the_runs_that_were_kept(done):
+    _, out, plans = done
+    rows = [json.loads(line) for line in (out / "runs.jsonl").read_text("utf-8").splitlines()]
+    for row in rows[1:]:
+        row["versions"]["torch"] = "2.6.0"
+    (out / "elsewhere.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    own = torch.__version__
+    found = versions_of(Kept(out / "elsewhere.jsonl"), plans, {"python": "3.13.0", "torch": own})
+    assert found == {"python": "3.13.0", "torch": f"2.6.0 and {own} (runs), {own} (ledger)"}
 
 
 def test_with_five_seeds_every_claim_about_the_dataset_is_judged(done):

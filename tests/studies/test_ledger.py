@@ -7,7 +7,8 @@ import pytest
 from clearance.records import Record, Report
 from clearance.report.numbers import THIN
 from clearance.vocabulary import Measurement
-from papers.engine.ledger import JudgedStudy, by_seed, cut_table, mean_and_spread
+from papers.engine.catalogue import paper_claims
+from papers.engine.ledger import JudgedStudy, by_seed, cut_table, heads_table, mean_and_spread
 
 NOISE = JudgedStudy("elsayed_2018", ("noise",), "mnist")
 
@@ -108,6 +109,44 @@ def test_each_number_is_the_mean_over_seeds_of_its_head_method_and_cut(cut_recor
         ["nearest neighbour", "42.0 %", "–", "25.2 %", "–"],
         ["nearest pixel, no network", "55.0 %", "", "", ""],
     ]
+
+
+def test_a_method_without_a_later_cut_has_one_column(cut_records):
+    left = [r for r in cut_records if (r.method, r.measurement.audit) != ("foca", "deeper_cut")]
+    columns, lines = cut_table(report_of(left)) or ([], [])
+    assert columns == ["from 10 images", "plain, as trained", "plain, later", "foca, as trained"]
+    assert lines[0] == ["retrained", "21.0 %", "10.5 %", "12.6 %"]
+
+
+def test_errors_of_retrained_heads_stand_beside_that_of_the_own_head(cut_records):
+    own = [
+        Record(
+            "digits",
+            "plain",
+            seed,
+            Measurement("accuracy", "error", value, "fraction", 5, context={"split": split}),
+        )
+        for seed in (0, 1)
+        for split, value in (("test", 0.0125), ("train", 0.9))
+    ]
+    lines = heads_table(report_of([*own, *cut_records])).splitlines()
+    assert lines[0] == "|  | own head | 10 images | 100 images |"
+    assert lines[2:] == ["| plain | 1.2 % | 21.0 % | 2.1 % |", "| foca | – | 12.6 % | 1.3 % |"]
+    assert heads_table(report_of(own)) == ""
+
+
+def test_a_verdict_of_an_experiment_smaller_than_the_papers_says_so(tmp_path):
+    path = NOISE.write_ledger(Report({}, {}, "", "", tuple(records())), [], tmp_path)
+    text, tree = path.read_text("utf-8"), json.loads((tmp_path / "ledger.json").read_text("utf-8"))
+    scaled = {row["id"] for row in tree["claims"] if row["scaled"]}
+    assert "1" in scaled
+    assert not scaled & {
+        row["id"] for row in tree["claims"] if row["verdict"] in ("not run", "not comparable")
+    }
+    assert text.count("**, scaled") == len(scaled)
+    claims = paper_claims("tanay_2018")
+    assert claims.scaled_in("svm", "mnist") == ""  # as in the article
+    assert claims.scaled_in("lenet", "mnist").startswith("LeNet: 25 epochs in place of 50")
 
 
 def test_one_cut_is_no_table(cut_records):
