@@ -139,7 +139,7 @@ def test_versions_are_those_of_the_runs_that_were_kept(done):
     (out / "elsewhere.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     own = torch.__version__
     found = versions_of(Kept(out / "elsewhere.jsonl"), plans, {"python": "3.13.0", "torch": own})
-    assert found == {"python": "3.13.0", "torch": f"2.6.0 and {own} (runs), {own} (ledger)"}
+    assert found == {"python": "3.13.0", "torch": f"{own} and 2.6.0 (runs), {own} (ledger)"}
 
 
 def test_with_five_seeds_every_claim_about_the_dataset_is_judged(done):
