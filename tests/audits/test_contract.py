@@ -69,7 +69,6 @@ def test_every_audit_is_on_the_list():
     assert {type(case.audit) for case in AUDITS.values()} == known
     assert set(AUDITS) == set(catalogue.AUDITS) == {case.audit.name for case in AUDITS.values()}
     for name, case in AUDITS.items():
-        assert catalogue.AUDITS[name].summary == case.audit.question
         assert catalogue.resolve("audit", name, catalogue.AUDITS) is type(case.audit)
 
 

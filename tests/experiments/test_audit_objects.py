@@ -22,7 +22,6 @@ class MeanPixel(Audit):
     """An audit of one's own, which the catalogue does not know."""
 
     name = "mean_pixel"
-    question = "How bright are the test images?"
 
     def examine(self, subject):
         value = float(subject.test.images.mean())

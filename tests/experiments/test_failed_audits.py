@@ -24,7 +24,6 @@ class Breaks(Audit):
     """An audit that raises while `broken`."""
 
     name = "breaks"
-    question = "Does it work?"
     broken = True
 
     def examine(self, subject):

@@ -38,7 +38,6 @@ class Takes(Audit):
     """An audit that takes a while by a clock of its own."""
 
     name: ClassVar[str] = "takes"
-    question: ClassVar[str] = "How long?"
     clock: Clock
     seconds: float
     called: str = "takes"

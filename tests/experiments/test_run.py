@@ -25,7 +25,6 @@ class Sees(Audit):
     """Keeps the networks that it is asked about."""
 
     name = "sees"
-    question = "Which network?"
     models: ClassVar[list[Classifier]] = []
 
     def examine(self, subject):

@@ -133,7 +133,7 @@ def test_audits_of_ones_own_need_only_logits_unless_they_say_more(sets):
             raise AssertionError
 
     class Outputs(Audit):
-        name, question = "outputs", "How many?"
+        name = "outputs"
 
         def examine(self, subject):
             return Findings((cl.Measurement("outputs", "count", subject.classes, "count", 1),))

@@ -213,12 +213,11 @@ class Audit(ABC):
 
     Attributes:
         name: The audit's name in records.
-        question: The question in plain words.
         needs: What it asks of a model besides logits, ``"features"`` or ``"gradients"``: without it, as of a black box,
             the audit is left out.
 
     >>> class Width(Audit):
-    ...     name, question = "width", "How wide are the features?"
+    ...     name = "width"
     ...     def examine(self, subject):
     ...         width = subject.test_features.shape[1]
     ...         return Findings((Measurement(self.name, "features", width, "count", len(subject.test)),))
@@ -230,7 +229,6 @@ class Audit(ABC):
     """
 
     name: ClassVar[str]
-    question: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()
 
     def __call__(

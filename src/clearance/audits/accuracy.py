@@ -49,7 +49,6 @@ class Accuracy(Audit):
     """
 
     name: ClassVar[str] = "accuracy"
-    question: ClassVar[str] = "How often is the classifier wrong?"
 
     def examine(self, subject: Subject) -> Findings:
         """Errors on both sets."""

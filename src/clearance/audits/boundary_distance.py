@@ -499,7 +499,6 @@ class BoundaryDistance(Audit):
     """
 
     name: ClassVar[str] = "boundary_distance"
-    question: ClassVar[str] = "How far are images from the decision boundary?"
     needs: ClassVar[tuple[str, ...]] = ("features", "gradients")
     norms: tuple[str, ...] = ("inf", "2")
     layers: tuple[str, ...] = ("input", "features", "logits")

@@ -113,7 +113,6 @@ class Calibration(Audit):
     """
 
     name: ClassVar[str] = "calibration"
-    question: ClassVar[str] = "Does its confidence match its accuracy?"
     bins: int = 15
     binning: Binning = "equal width"
     validation: ImageSet | None = None

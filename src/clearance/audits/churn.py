@@ -60,7 +60,6 @@ class Churn(Audit):
     """
 
     name: ClassVar[str] = "churn"
-    question: ClassVar[str] = "How much do independently trained heads disagree on the same features?"
     per_class: tuple[int, ...] = (1, 10)
     heads: int = 5
     hidden: tuple[int, ...] = (128, 128)

@@ -40,7 +40,6 @@ class ClassScatter(Audit):
     """
 
     name: ClassVar[str] = "class_scatter"
-    question: ClassVar[str] = "How compact are the classes in feature space?"
     needs: ClassVar[tuple[str, ...]] = ("features",)
 
     def examine(self, subject: Subject) -> Findings:

@@ -81,7 +81,6 @@ class CoAdaptation(Audit):
     """
 
     name: ClassVar[str] = "co_adaptation"
-    question: ClassVar[str] = "How much do the features depend on the head they were trained with?"
     needs: ClassVar[tuple[str, ...]] = ("features",)
     per_class: tuple[int, ...] = (1, 10, 100, 1000)
     repetitions: tuple[int, ...] = (150, 50, 15, 5)

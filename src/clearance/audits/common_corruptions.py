@@ -177,7 +177,6 @@ class CommonCorruptions(Audit):
     """
 
     name: ClassVar[str] = "common_corruptions"
-    question: ClassVar[str] = "How accurate is the classifier on images with common corruptions?"
     images: int = 200
 
     def __post_init__(self) -> None:

@@ -42,7 +42,6 @@ class Confusions(Audit):
     """
 
     name: ClassVar[str] = "confusions"
-    question: ClassVar[str] = "Which two classes are confused most?"
     shown: int = 20
 
     def __post_init__(self) -> None:

@@ -55,7 +55,6 @@ class DeeperCut(CoAdaptation):
     """
 
     name: ClassVar[str] = "deeper_cut"
-    question: ClassVar[str] = "How much does co-adaptation change where the network is cut one layer later?"
     needs: ClassVar[tuple[str, ...]] = ("features",)
     pixel_limit: int = 0
 

@@ -88,9 +88,6 @@ class Duplicates(Audit):
     """
 
     name: ClassVar[str] = "duplicates"
-    question: ClassVar[str] = (
-        "Which images are there more than once, and how accurate is the classifier without those in test?"
-    )
     other: ImageSet | str | None = None
     listed: int = 10_000
 

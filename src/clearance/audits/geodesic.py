@@ -110,7 +110,6 @@ class Geodesic(Audit):
     """
 
     name: ClassVar[str] = NAME
-    question: ClassVar[str] = "How far does a head move when it is trained on few images instead of all?"
     needs: ClassVar[tuple[str, ...]] = ("features",)
     segments: int = 15
     repetitions: int = 3

@@ -64,7 +64,6 @@ class GoodnessOfFit(Audit):
     """
 
     name: ClassVar[str] = "goodness_of_fit"
-    question: ClassVar[str] = "Are the features of each class distributed as a Gaussian?"
     needs: ClassVar[tuple[str, ...]] = ("features",)
     covariance: Fitted = "diagonal"
 

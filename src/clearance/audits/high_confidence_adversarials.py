@@ -63,9 +63,6 @@ class HighConfidenceAdversarials(Audit):
     """
 
     name: ClassVar[str] = "high_confidence_adversarials"
-    question: ClassVar[str] = (
-        "How far must an image change until another class is predicted with high confidence?"
-    )
     needs: ClassVar[tuple[str, ...]] = ("gradients",)
     confidence: float = 0.95
     images: int = 100

@@ -87,7 +87,6 @@ class LabelSuspects(Audit):
     """
 
     name: ClassVar[str] = "label_suspects"
-    question: ClassVar[str] = "Which labels look wrong, one by one and between two classes?"
     images: int = 5000
 
     def __post_init__(self) -> None:

@@ -289,7 +289,6 @@ class Likelihood(Audit):
     """
 
     name: ClassVar[str] = "likelihood"
-    question: ClassVar[str] = "Does a low likelihood detect images that the classifier was not trained for?"
     needs: ClassVar[tuple[str, ...]] = ("features",)
     epsilons: tuple[float, ...] = (0.1, 0.2, 0.3)
     steps: int = 10

@@ -51,7 +51,6 @@ class LinearProbe(Audit):
     """
 
     name: ClassVar[str] = "linear_probe"
-    question: ClassVar[str] = "How accurate is a linear layer trained on the frozen features?"
     needs: ClassVar[tuple[str, ...]] = ("features",)
     heads: int = 5
     lr: float = 0.03

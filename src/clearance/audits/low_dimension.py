@@ -62,7 +62,6 @@ class LowDimension(Audit):
     """
 
     name: ClassVar[str] = "low_dimension"
-    question: ClassVar[str] = "How many dimensions do the classes need?"
     needs: ClassVar[tuple[str, ...]] = ("features",)
     regularisers: tuple[float, ...] = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
     regulariser: float = 1e-3

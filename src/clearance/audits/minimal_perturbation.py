@@ -68,7 +68,6 @@ class MinimalPerturbation(Audit):
     """
 
     name: ClassVar[str] = "minimal_perturbation"
-    question: ClassVar[str] = "What is the smallest change of an image that changes the prediction?"
     needs: ClassVar[tuple[str, ...]] = ("gradients",)
     norm: float | str = "inf"
     images: int = 200

@@ -45,7 +45,6 @@ class Mistakes(Audit):
     """
 
     name: ClassVar[str] = "mistakes"
-    question: ClassVar[str] = "Which images are wrong, and how sure is it of them?"
     confident: float = 0.9
     shown: int = 60
     pairs: int = 5

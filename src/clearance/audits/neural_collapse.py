@@ -60,7 +60,6 @@ class NeuralCollapse(Audit):
     """
 
     name: ClassVar[str] = "neural_collapse"
-    question: ClassVar[str] = "How close are features and head to neural collapse?"
     needs: ClassVar[tuple[str, ...]] = ("features",)
     heads: int = 5
     lr: float = 0.03

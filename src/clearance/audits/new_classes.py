@@ -45,7 +45,6 @@ class NewClasses(Audit):
     """
 
     name: ClassVar[str] = "new_classes"
-    question: ClassVar[str] = "How well do the features separate classes left out of training?"
     needs: ClassVar[tuple[str, ...]] = ("features",)
     per_class: tuple[int, ...] = (1, 5, 20)
     repetitions: tuple[int, ...] = (50, 20, 10)

@@ -66,7 +66,6 @@ class OutOfDistribution(Audit):
     """
 
     name: ClassVar[str] = "out_of_distribution"
-    question: ClassVar[str] = "How many out-of-distribution images does a threshold reject?"
     other: ImageSet | str | None = None
     images: int = 1000
     neighbours: int = 5

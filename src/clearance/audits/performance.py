@@ -55,7 +55,6 @@ class Performance(Audit):
     """
 
     name: ClassVar[str] = "performance"
-    question: ClassVar[str] = "How often is it right on each class and on each slice of the images?"
     slices: Slices | None = None
 
     def examine(self, subject: Subject) -> Findings:

@@ -64,7 +64,6 @@ class PreprocessingMismatch(Audit):
     """
 
     name: ClassVar[str] = "preprocessing"
-    question: ClassVar[str] = "Would another preprocessing of the images raise its accuracy?"
     images: int = 500
 
     def __post_init__(self) -> None:

@@ -500,7 +500,6 @@ class Robustness(Audit):
     """
 
     name: ClassVar[str] = "robustness"
-    question: ClassVar[str] = "How many images stay right under attack?"
     needs: ClassVar[tuple[str, ...]] = ("gradients",)
     epsilons: Mapping[str, tuple[float, ...] | None] = field(
         default_factory=lambda: {"inf": None, "2": None}, hash=False

@@ -48,9 +48,6 @@ class SetFacts(Audit):
     """
 
     name: ClassVar[str] = "set_facts"
-    question: ClassVar[str] = (
-        "Is anything odd about the sets themselves: errors, files, sizes, colours, class sizes?"
-    )
 
     def examine(self, subject: Subject) -> Findings:
         """Compare the errors, then look at each set."""

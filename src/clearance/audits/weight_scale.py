@@ -65,7 +65,6 @@ class WeightScale(Audit):
     """
 
     name: ClassVar[str] = "weight_scale"
-    question: ClassVar[str] = "How large are the weights and the logits?"
     needs: ClassVar[tuple[str, ...]] = ("features",)
     threshold: float = 0.05
     images: int = 2000
