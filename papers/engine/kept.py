@@ -1,6 +1,7 @@
 """Results kept line by line in a small file, which is committed: a study goes on another day where it stopped."""
 
 import json
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +23,7 @@ from clearance.research import (
 
 Tree = dict[str, Any]
 RUNS = "runs.jsonl"
+LIBRARIES = ("torch-clearance", "torch", "numpy", "scipy", "scikit-learn")
 FAILED = "failed:"  # the start of the note of a run that is tried again
 
 
@@ -135,7 +137,7 @@ def key_of(plan: RunPlan) -> str:
 
 def _to_tree(found: RunFindings, wanted: Callable[[Record], bool] | None) -> Tree:
     return {
-        "versions": {name: version(name) for name in ("torch-clearance", "torch")},
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
         "note": None if found.note is None else found.note.to_json(),
         "records": [record.to_json() for record in found.records if wanted is None or wanted(record)],
         "exhibits": [

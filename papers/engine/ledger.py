@@ -434,8 +434,7 @@ class Ledger:
     def _is_scaled(self, judgement: Judgement) -> bool:
         """Whether the claim was judged on a dataset of its own, in an experiment smaller than the paper's."""
         judged = judgement.verdict in ("holds", "ordering holds", "refuted", "cannot tell")
-        own = self.dataset in judgement.claim.datasets
-        return judged and own and self.claims.scaled_in(judgement.claim.study, self.dataset) != ""
+        return judged and self.scaled != "" and self.dataset in judgement.claim.datasets
 
     def to_markdown(self) -> str:
         """The content of ``ledger.md``."""
@@ -447,7 +446,7 @@ class Ledger:
         ]
         heads = heads_table(self.report)
         if heads:
-            parts += ["## Errors of the own head, and of heads retrained on so many images", heads]
+            parts += ["## Errors of the own head, and of retrained heads by number of images", heads]
         cuts = cut_table(self.report)
         if cuts:
             parts += ["## At both cuts", markdown_table([cuts[0], *cuts[1]])]
@@ -749,25 +748,30 @@ def cut_table(report: Report) -> tuple[list[str], list[list[str]]] | None:
 
 
 def heads_table(report: Report) -> str:
-    """A line for each method: the error of its own head, and of heads retrained on more and more images."""
+    """A line for each method: the errors of its own head, and of heads retrained on more and more images."""
     rows = [row for row in report.summary if row.kind == "mean" and row.name == "error"]
     found = {
         (row.method, int(row.context["samples"])): _percent(row)
         for row in rows
         if row.audit == USUAL and row.context["head"] == "retrained"
     }
-    own = {
-        row.method: _percent(row)
-        for row in rows
-        if row.audit == "accuracy" and row.context["split"] == "test"
-    }
+    own = {(row.method, row.context["split"]): _percent(row) for row in rows if row.audit == "accuracy"}
     counts = sorted({count for _, count in found})
     lines = [
-        [method, own.get(method, "–"), *(found.get((method, count), "–") for count in counts)]
+        [
+            method,
+            *(own.get((method, split), "–") for split in ("train", "test")),
+            *(found.get((method, count), "–") for count in counts),
+        ]
         for method in dict.fromkeys(method for method, _ in found)
     ]
     return (
-        markdown_table([["", "own head", *(f"{count:,} images" for count in counts)], *lines])
+        markdown_table(
+            [
+                ["", "own head, training images", "own head", *(f"{count:,} images" for count in counts)],
+                *lines,
+            ]
+        )
         if lines
         else ""
     )

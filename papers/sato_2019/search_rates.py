@@ -12,18 +12,20 @@ from papers.engine.catalogue import whole_recipe
 from papers.engine.rate_search import search_rates
 from papers.engine.study import StudyRequest
 
-FACTORS = (0.5, 1.0, 2.0, 4.0)  # of the recipe's learning rates
+START, FACTORS = {"batchnorm": 0.1}, (0.5, 1.0, 2.0, 4.0)  # all other methods start at 0.05
 HALF = "half"
 
 
 def searched_recipe(dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:
-    """The recipe on half of the training images, with one seed by default.
+    """The recipe on half of the training images, with one seed by default, and the rates that the search starts from.
 
-    >>> searched_recipe("cifar10").train_fraction, searched_recipe("cifar10").seeds
-    (0.5, 1)
+    >>> recipe = searched_recipe("cifar10")
+    >>> recipe.train_fraction, recipe.seeds, recipe.methods["foca"].lr
+    (0.5, 1, 0.05)
     """
     recipe = whole_recipe("sato_2019", dataset, root, 1 if seeds is None else seeds)
-    return dataclasses.replace(recipe, train_fraction=0.5)
+    methods = {n: dataclasses.replace(one, lr=START.get(n, 0.05)) for n, one in recipe.methods.items()}
+    return dataclasses.replace(recipe, train_fraction=0.5, methods=methods)
 
 
 def run(request: StudyRequest) -> Path:

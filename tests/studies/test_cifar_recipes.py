@@ -1,13 +1,14 @@
 """The recipes for CIFAR-10 and CIFAR-100, scaled down, from files in CIFAR's format to a verdict for every claim."""
 
+import csv
 import dataclasses
 import importlib
 import json
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from clearance.experiments.run import RunPlan
 from clearance.records.store import load_report
@@ -16,8 +17,11 @@ from papers.engine import reproduce as module
 from papers.engine.catalogue import paper_claims, whole_recipe
 from papers.engine.judging import judge
 from papers.engine.kept import Kept, versions_of
+from papers.engine.verify import ROOT
+from papers.sato_2019 import search_rates
 from studies.small_runs import grid_here, number, stored
 
+RESULTS = ROOT / "sato_2019" / "results" / "cifar10"
 CLASSES = {"cifar10": 10, "cifar100": 100}
 TRAIN, TEST = {"cifar10": 40, "cifar100": 5}, 2  # images of a class
 LABEL_BYTES = {"cifar10": 1, "cifar100": 2}
@@ -137,9 +141,9 @@ def test_versions_are_those_of_the_runs_that_were_kept(done):
     for row in rows[1:]:
         row["versions"]["torch"] = "2.6.0"
     (out / "elsewhere.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    own = torch.__version__
-    found = versions_of(Kept(out / "elsewhere.jsonl"), plans, {"python": "3.13.0", "torch": own})
-    assert found == {"python": "3.13.0", "torch": f"{own} and 2.6.0 (runs), {own} (ledger)"}
+    own, python = version("torch"), rows[0]["versions"]["python"]
+    found = versions_of(Kept(out / "elsewhere.jsonl"), plans, {"python": python, "torch": own})
+    assert found == {"python": python, "torch": f"{own} and 2.6.0 (runs), {own} (ledger)"}
 
 
 def test_with_five_seeds_every_claim_about_the_dataset_is_judged(done):
@@ -173,3 +177,22 @@ def test_without_files_nothing_is_run_and_the_status_is_0(dataset, tmp_path, cap
         text = (tmp_path / "out" / "ledger.md").read_text("utf-8")
         assert "**not run**: no data" in text
         assert f"Run `python -m papers sato_2019 --dataset {dataset} --root ROOT`" in text
+
+
+def test_the_search_tries_what_was_tried():
+    """The committed trials, but for those of FOCA that came later."""
+    with (RESULTS / "search-half.csv").open(encoding="utf-8") as file:
+        tried = [(row["method"], float(row["lr"])) for row in csv.DictReader(file)]
+    recipe = search_rates.searched_recipe("cifar10")
+    assert tried[:28] == [
+        (n, m.lr * factor) for n, m in recipe.methods.items() for factor in search_rates.FACTORS
+    ]
+    assert {method for method, _ in tried[28:]} == {"foca"}
+
+
+def test_the_recipe_has_the_best_rate_of_every_method():
+    with (RESULTS / "search-half.csv").open(encoding="utf-8") as file:
+        trials = sorted(csv.DictReader(file), key=lambda row: -float(row["own_error"]))
+    best = {row["method"]: float(row["lr"]) for row in trials}
+    recipe = whole_recipe("sato_2019", "cifar10")
+    assert best == {name: method.lr for name, method in recipe.methods.items()}

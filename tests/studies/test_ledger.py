@@ -130,8 +130,8 @@ def test_errors_of_retrained_heads_stand_beside_that_of_the_own_head(cut_records
         for split, value in (("test", 0.0125), ("train", 0.9))
     ]
     lines = heads_table(report_of([*own, *cut_records])).splitlines()
-    assert lines[0] == "|  | own head | 10 images | 100 images |"
-    assert lines[2:] == ["| plain | 1.2 % | 21.0 % | 2.1 % |", "| foca | – | 12.6 % | 1.3 % |"]
+    assert lines[0] == "|  | own head, training images | own head | 10 images | 100 images |"
+    assert lines[2:] == ["| plain | 90.0 % | 1.2 % | 21.0 % | 2.1 % |", "| foca | – | – | 12.6 % | 1.3 % |"]
     assert heads_table(report_of(own)) == ""
 
 
