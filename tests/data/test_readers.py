@@ -86,17 +86,14 @@ def test_cifar10_test_is_its_own_file(tmp_path):
 
 
 @pytest.mark.parametrize("inner", [".", "cifar-100-binary"])
-def test_cifar100_fine_and_coarse(tmp_path, inner):
+def test_cifar100_has_fine_labels(tmp_path, inner):
     folder = tmp_path / inner
     folder.mkdir(exist_ok=True)
     records = b"".join(cifar_record([(k * 7) % 20, k], k) for k in range(100))
     (folder / "test.bin").write_bytes(records)
-    fine, coarse = read_cifar100(tmp_path, "test"), read_cifar100(tmp_path, "test", labels="coarse")
+    fine = read_cifar100(tmp_path, "test")
     assert fine.labels.tolist() == list(range(100))
-    assert coarse.labels.tolist() == [(k * 7) % 20 for k in range(100)]
-    assert (fine.class_count, coarse.class_count) == (100, 20)
-    assert (fine.classes[0], fine.classes[99], coarse.classes[19]) == ("apple", "worm", "vehicles_2")
-    assert torch.equal(fine.images, coarse.images)
+    assert (fine.class_count, fine.classes[0], fine.classes[99]) == (100, "apple", "worm")
     assert (fine.images[:, 1, 2, 5] * 255).round().tolist() == list(range(100))
 
 
@@ -273,10 +270,6 @@ FILES = {
     "idx split": (lambda p: read_idx(p, "val"), "`split` must be one of 'train', 'test'; got 'val'"),
     "cifar10 split": (lambda p: read_cifar10(p, "val"), "`split` must be one of"),
     "cifar100 split": (lambda p: read_cifar100(p, "val"), "`split` must be one of"),
-    "cifar100 labels": (
-        lambda p: read_cifar100(p, "test", labels="both"),
-        "`labels` must be one of 'fine', 'coarse'",
-    ),
     "idx magic": (lambda p: idx(p, magic=2049), r"magic number 2051 .* got 2049"),
     "idx label magic": (lambda p: idx(p, label_magic=2051), r"magic number 2049 .* got 2051"),
     "idx truncated": (lambda p: idx(p, pixels=17), r"is truncated: sizes \[2, 3, 3\] make 34 bytes; got 33"),

@@ -79,6 +79,12 @@ def test_the_cost_stands_beside_every_gain(paper, undrawn):
         assert part.lines[1].cells[-1].count("×") == 2
 
 
+def test_every_place_in_the_text_of_a_table_is_filled(paper, undrawn):
+    shown = [part for section in sections(findings_of(paper)) for part in tables_of(section)]
+    assert any("how many times as far" in str(part.title) for part in shown)
+    assert not [part.foot for part in shown if "{" in f"{part.title}{part.foot}"]
+
+
 def test_a_reader_of_the_paper_is_told_what_to_compare(paper, undrawn):
     found = {section.title: section for section in sections(findings_of(paper))}
     moved, axes = found[TITLES["geodesic"]], found[TITLES["low_dimension"]]

@@ -27,7 +27,7 @@ class Findings:
         measurements: Numbers, each with its unit, what it was taken over, and the settings that identify it.
         exhibits: Curves, pictures and numbers for each image, as arrays.
 
-    >>> Findings((Measurement("mine", "share", 0.25, "fraction", "images", 8),)).measurements[0].value
+    >>> Findings((Measurement("mine", "share", 0.25, "fraction", 8),)).measurements[0].value
     0.25
     """
 

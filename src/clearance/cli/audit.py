@@ -405,16 +405,13 @@ def command(options: "AuditCommand", more: Sequence[str] | None = None, *, exact
         words += [f"--{name.replace('_', '-')}", shown]
     if settings := _settings(options.settings, more, path):
         words += ["--settings", settings]
-    words += [flag for flag, given in _flags(options).items() if given]
+    flags = {"--black-box": options.black_box, "--no-include-images": not options.include_images}
+    words += [flag for flag, given in flags.items() if given]
     if more is not None:
         return shlex.join([*words, "--audits", ",".join(more), "--out", f"{path(options.out)}-more"])
     words += [] if options.audits is None else ["--audits", options.audits]
     words += [] if options.budget is None else ["--budget", options.budget]
     return shlex.join(words)
-
-
-def _flags(options: "AuditCommand") -> dict[str, bool]:
-    return {"--black-box": options.black_box, "--no-include-images": not options.include_images}
 
 
 def _settings(text: str | None, more: Sequence[str] | None, path: Callable[[str], str]) -> str:

@@ -44,7 +44,7 @@ class ExploreCommand:
         from clearance.cli._options import check_file
         from clearance.explore import write_explorer
         from clearance.explore.machines import all_machines
-        from clearance.explore.page import check_fits
+        from clearance.explore.page import check_size, packed_classes
 
         check_file("--out", self.out)
         if self.report is not None:
@@ -52,7 +52,7 @@ class ExploreCommand:
         scene = self._scene()
         if self.report is not None and len(scene.classes) > 2:
             raise ValueError("--report needs one pair of classes; got all. Name two with --classes.")
-        check_fits(scene)
+        check_size(scene, packed_classes(scene))
         console = Console()
         with console.status("fitting") as status:
 

@@ -72,13 +72,7 @@ class SearchCommand:
         """Search."""
         from clearance._checks import check_count
         from clearance.cli._console import Console
-        from clearance.cli._options import (
-            check_engine_options,
-            check_out,
-            chosen_engine,
-            runs_at,
-            whole_numbers,
-        )
+        from clearance.cli._options import check_out, chosen_engine, runs_at, whole_numbers
         from clearance.cli._progress import listening
         from clearance.experiments.search import search_settings
 
@@ -86,7 +80,6 @@ class SearchCommand:
         check_out(self.out)
         recipe = self._recipe()
         where = (self.engine, self.jobs, self.cpus_per_run, self.gpus_per_run)
-        check_engine_options(*where)
         check_count("finalists", self.finalists)
         if self.trial_epochs is not None:
             check_count("trial_epochs", self.trial_epochs)

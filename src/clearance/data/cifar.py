@@ -24,29 +24,6 @@ telephone television tiger tractor train trout tulip turtle wardrobe whale willo
 """
 _CIFAR100_FINE = tuple(_FINE_NAMES.split())
 
-_CIFAR100_COARSE = (
-    "aquatic_mammals",
-    "fish",
-    "flowers",
-    "food_containers",
-    "fruit_and_vegetables",
-    "household_electrical_devices",
-    "household_furniture",
-    "insects",
-    "large_carnivores",
-    "large_man-made_outdoor_things",
-    "large_natural_outdoor_scenes",
-    "large_omnivores_and_herbivores",
-    "medium_mammals",
-    "non-insect_invertebrates",
-    "people",
-    "reptiles",
-    "small_mammals",
-    "trees",
-    "vehicles_1",
-    "vehicles_2",
-)
-
 _SIDE = 32
 _PIXELS = 3 * _SIDE * _SIDE
 _CIFAR10_FILES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
@@ -80,20 +57,19 @@ def read_cifar10(root: str | PathLike[str], split: str) -> ImageSet:
     return ImageSet(as_pixels(images), as_labels(labels[:, 0]), _CIFAR10, name="cifar10")
 
 
-def read_cifar100(root: str | PathLike[str], split: str, labels: str = "fine") -> ImageSet:
-    """CIFAR-100 from ``train.bin`` or ``test.bin``, with its 100 fine or 20 coarse classes.
+def read_cifar100(root: str | PathLike[str], split: str) -> ImageSet:
+    """CIFAR-100 from ``train.bin`` or ``test.bin``, with its 100 fine classes.
 
     Source: as CIFAR-10. Each record holds the coarse label, the fine label, then the pixels.
 
-    `root` has the files, or holds ``cifar-100-binary``; `split` is ``"train"`` or ``"test"``, `labels` is ``"fine"``
-    (100 classes, as usual in papers) or ``"coarse"`` (20).
+    `root` has the files, or holds ``cifar-100-binary``; `split` is ``"train"`` or ``"test"``.
 
     Shapes:
         images (50000 or 10000, 3, 32, 32), bytes divided by 255.
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If `split` or `labels` is another word, or a file is not a whole number of images long.
+        ValueError: If `split` is another word, or a file is not a whole number of images long.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -103,10 +79,7 @@ def read_cifar100(root: str | PathLike[str], split: str, labels: str = "fine") -
     ImageSet('cifar100', 100 images of shape (3, 32, 32), 100 classes)
     """
     check_choice("split", split, _CIFAR100_FILES)
-    check_choice("labels", labels, ("fine", "coarse"))
     images, both = _read(Path(root), "cifar-100-binary", _CIFAR100_FILES[split], label_bytes=2)
-    if labels == "coarse":
-        return ImageSet(as_pixels(images), as_labels(both[:, 0]), _CIFAR100_COARSE, name="cifar100-coarse")
     return ImageSet(as_pixels(images), as_labels(both[:, 1]), _CIFAR100_FINE, name="cifar100")
 
 

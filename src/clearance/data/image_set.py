@@ -91,7 +91,10 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
     numbers: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        check_labelled_images(self.images, self.labels, self.classes)
+        check_images(self.images)
+        check_classes(self.classes)
+        check_labels(self.labels, self.images, self.classes)
+        check_every_class_present(self.labels, self.classes)
 
     def __repr__(self) -> str:
         return (
@@ -434,14 +437,6 @@ def numbered_classes(labels: Tensor) -> tuple[str, ...]:
             "labels; renumber the classes, or construct ImageSet with their names."
         )
     return tuple(str(number) for number in range(largest + 1))
-
-
-def check_labelled_images(images: Tensor, labels: Tensor, classes: tuple[str, ...]) -> None:
-    """Raise ValueError unless images, class names and labels are valid, and every class has an image."""
-    check_images(images)
-    check_classes(classes)
-    check_labels(labels, images, classes)
-    check_every_class_present(labels, classes)
 
 
 def check_images(images: Tensor) -> None:

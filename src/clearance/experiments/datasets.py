@@ -4,7 +4,7 @@ import dataclasses
 from os import PathLike
 from pathlib import Path
 
-from clearance._checks import check_choice, check_count
+from clearance._checks import check_choice
 from clearance.data import ImageSet, Preprocessing, open_images
 from clearance.data.split import HELD_OUT
 from clearance.experiments.catalogue import DATASETS, resolve
@@ -122,8 +122,6 @@ def held_out_folder(path: Path) -> Path | None:
 def _own_files(kind: str, path: Path, split: str, size: int | None) -> ImageSet:
     reader = resolve("dataset", f"{kind}:PATH", DATASETS)
     if kind == "folder":
-        if size is not None:
-            check_count("size", size)
         how = Preprocessing(size=size)
         held_out = held_out_folder(path)
         if held_out is not None:

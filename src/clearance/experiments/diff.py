@@ -13,8 +13,8 @@ from markupsafe import Markup, escape
 from clearance._files import write_bytes, write_together
 from clearance._text import visible
 from clearance.gate import Tolerance, check
-from clearance.gate.results import GateResult
-from clearance.gate.tolerance import Quantity
+from clearance.gate.results import LEVEL, PER_IMAGE, GateResult
+from clearance.gate.tolerance import OF_GROUPS, Quantity
 from clearance.records import ExhibitRecord, Record, Report, load_report
 from clearance.records.record import settings
 from clearance.report import Card
@@ -29,11 +29,8 @@ from clearance.report.pictures import Gallery
 from clearance.report.tables import NONE, Compact, Line, number
 from clearance.report.terminal import findings_text
 
-LEVEL = 0.95
 ANSWERS = ("performance", "answers")  # the exhibit with what is answered to every image
-PER_IMAGE = "per_image"
 NAMED = 12  # images in a sentence or a gallery of the first screen
-OF_GROUPS = ("class", "slice")
 NOT_COMPARED = ("behind", "nll", "brier")  # they follow from others, or mix them
 TITLES = {
     ("accuracy", "error"): "Accuracy",

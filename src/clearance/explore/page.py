@@ -210,18 +210,6 @@ def size_limit(scene: Scene) -> int:
     return PAIR_LIMIT if len(scene.classes) == 2 else ALL_LIMIT
 
 
-def check_fits(scene: Scene) -> None:
-    """Refuse a scene whose page would be too large: what can be known before any machine is fitted.
-
-    Raises:
-        ValueError: As `render_explorer` does.
-
-    >>> from clearance.explore.scene import scene_of
-    >>> check_fits(scene_of((np.eye(4), [0, 0, 1, 1]), (np.eye(4), [0, 0, 1, 1]), ("a", "b")))
-    """
-    check_size(scene, packed_classes(scene))
-
-
 def check_size(scene: Scene, classes: list[str]) -> None:
     """Refuse a page that would be too large before any machine is fitted.
 

@@ -31,11 +31,7 @@ def markdown(results: Sequence[GateResult]) -> str:
 def overall(results: Sequence[GateResult]) -> GateStatus:
     """Of all together: failed if one failed, else not measured if one is, else passed."""
     found = {result.status for result in results}
-    return next(
-        each
-        for each in (GateStatus.FAIL, GateStatus.UNMEASURED, GateStatus.PASS)
-        if each in found or each is GateStatus.PASS
-    )
+    return next((each for each in (GateStatus.FAIL, GateStatus.UNMEASURED) if each in found), GateStatus.PASS)
 
 
 def junit(results: Sequence[GateResult]) -> str:

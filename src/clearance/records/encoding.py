@@ -9,6 +9,7 @@ The text "NaN" stays a text (a class may have that name). Python's ``float`` and
 text inside.
 """
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +36,7 @@ def encode(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else {"float": _name(value)}
+        return float(value) if math.isfinite(value) else {"float": json.dumps(value)}
     if isinstance(value, Mapping):
         return {str(key): encode(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -64,9 +65,3 @@ def decode(value: Any) -> Any:
     if isinstance(value, int) and value.bit_length() > 63:
         raise ValueError(f"whole numbers must have at most 64 bits; got one of {value.bit_length()}")
     return value
-
-
-def _name(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"

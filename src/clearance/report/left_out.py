@@ -68,7 +68,8 @@ def left_out(recipe: Recipe) -> list[Markup]:
     if stopped:
         found.append(Markup("Interrupted before the end; not measured: {}.").format(_named(stopped)))
     if cut:
-        limit = _time(recipe["budget"]["seconds"])
+        seconds = recipe["budget"]["seconds"]
+        limit = data(seconds, "seconds", half=seconds)
         found.append(Markup("Not started within the budget of {}: {}.").format(limit, _named(cut)))
     if possible:
         found.append(Markup("To measure this: <code>{}</code>").format(recipe["audits_left_out_command"]))
@@ -137,11 +138,6 @@ def _named(entries: Sequence[Recipe]) -> Markup:
     return Markup("; ").join(
         Markup("{} ({})").format(_inside(entry["audit"]), entry["audit"]) for entry in entries
     )
-
-
-def _time(seconds: float) -> Markup:
-    """A round number of seconds."""
-    return data(seconds, "seconds", half=seconds)
 
 
 def _inside(audit: str) -> str:

@@ -314,7 +314,7 @@ def _measures(findings: Findings) -> Compact | None:
         title += f": how many times as far as with {against}"
         foot = (
             "Large: how many times as far, the geometric mean over seeds of the ratio, with its interval. In small "
-            "print: the distance, mean over seeds; for {against} only that."
+            f"print: the distance, mean over seeds; for {against} only that."
         )
     return by_method(findings, title, columns, foot, [exhibit_file(record)])
 
