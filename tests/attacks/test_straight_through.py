@@ -1,6 +1,7 @@
 """Models that round, with a gradient: the same values bit for bit, and what lies behind found."""
 
 import copy
+import math
 import warnings
 
 import pytest
@@ -8,9 +9,11 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from clearance.attacks import FGSM, straight_through, transferred
+from clearance.attacks import APGD, FGSM, straight_through, transferred
 from clearance.attacks.attack import NoGradientWarning, gradients_of
+from clearance.attacks.balls import random_starts
 from clearance.attacks.transfer import has_steps
+from clearance.vocabulary import Bounds
 
 
 @torch.no_grad()
@@ -206,3 +209,24 @@ def test_an_attack_that_is_blind_finds_its_way():
     given, labels = torch.tensor([[0.625, 0.375], [0.75, 0.5]]), torch.tensor([0, 0])
     assert not FGSM(0.25)(model, given, labels).success.any()
     assert transferred(straight_through(model), FGSM(0.25))(model, given, labels).success.all()
+
+
+@pytest.mark.parametrize("norm", [math.inf, 2.0])
+def test_an_attack_that_sees_no_gradient_asks_once_at_each_start(norm):
+    asked = []
+
+    def model(x):
+        asked.append(len(x))
+        score = (8 * x).round().flatten(1).sum(dim=1) - 36
+        return torch.stack([score, -score], dim=1)
+
+    given = images(40)
+    labels = model(given).argmax(dim=1)
+    asked.clear()
+    attack = APGD(0.3, norm, steps=20, restarts=3, seed=0, chunk=40)
+    hit = attack(model, given, labels)
+    assert len(asked) <= 1 + 3 + 2  # before, at the starts, and what was found once more
+    starts = [random_starts(given, 0.3, norm, Bounds(), seed=0, stream=number) for number in (1, 2)]
+    broken = torch.stack([model(given + start).argmax(dim=1) != labels for start in starts])
+    assert 0 < int(broken.any(dim=0).sum()) < 40
+    assert torch.equal(hit.success, broken.any(dim=0))

@@ -460,6 +460,8 @@ class APGD(_FromStarts):
                 if chunk_count(int(open_.sum()), self.chunk) < chunk_count(len(open_), self.chunk):
                     climb, active = climb.kept(open_), active[open_]
                     towards = None if towards is None else towards[open_]
+            if number == 0 and self.norm != 1 and not bool(gradient.any()):
+                break  # no image would move
             if number in checks and number < steps:
                 if self.norm == 1:
                     climb.checked_sparse(longest)
