@@ -755,7 +755,7 @@ def heads_table(report: Report) -> str:
         for row in rows
         if row.audit == USUAL and row.context["head"] == "retrained"
     }
-    own = {(row.method, row.context["split"]): _percent(row) for row in rows if row.audit == "accuracy"}
+    own = {(row.method, row.context.get("split")): _percent(row) for row in rows if row.audit == "accuracy"}
     counts = sorted({count for _, count in found})
     lines = [
         [
