@@ -1,9 +1,7 @@
 """Results kept line by line in a small file, which is committed: a study goes on another day where it stopped."""
 
 import json
-import platform
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,11 @@ from clearance.research import (
     encode,
     identifier,
     run_grid,
+    versions_here,
 )
 
 Tree = dict[str, Any]
 RUNS = "runs.jsonl"
-LIBRARIES = ("torch-clearance", "torch", "numpy", "scipy", "scikit-learn")
 FAILED = "failed:"  # the start of the note of a run that is tried again
 
 
@@ -137,7 +135,7 @@ def key_of(plan: RunPlan) -> str:
 
 def _to_tree(found: RunFindings, wanted: Callable[[Record], bool] | None) -> Tree:
     return {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+        "versions": versions_here(),
         "note": None if found.note is None else found.note.to_json(),
         "records": [record.to_json() for record in found.records if wanted is None or wanted(record)],
         "exhibits": [

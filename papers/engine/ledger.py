@@ -444,16 +444,18 @@ class Ledger:
             _listed([f"Made by `{self.report.command}`, {self.report.created}.", *self._provenance()]),
             self.verdicts_in_markdown(),
         ]
-        heads = heads_table(self.report)
-        if heads:
-            parts += ["## Errors of the own head, and of retrained heads by number of images", heads]
-        cuts = cut_table(self.report)
-        if cuts:
-            parts += ["## At both cuts", markdown_table([cuts[0], *cuts[1]])]
-        cost = _cost_table(self.report)
-        if cost:
-            parts += ["## Cost", cost]
+        parts += [part for section in self.sections().items() for part in section]
         return "\n\n".join(part for part in parts if part) + "\n"
+
+    def sections(self) -> dict[str, str]:
+        """What follows the verdicts: tables by their headings, as ``ledger.md`` has them."""
+        cuts = cut_table(self.report)
+        tables = {
+            "## Errors of the own head, and of retrained heads by number of images": heads_table(self.report),
+            "## At both cuts": markdown_table([cuts[0], *cuts[1]]) if cuts else "",
+            "## Cost": _cost_table(self.report),
+        }
+        return {heading: table for heading, table in tables.items() if table}
 
     def verdicts_in_markdown(self) -> str:
         """The counts, every claim with its verdict, and what stands beside the verdicts."""

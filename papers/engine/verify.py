@@ -122,8 +122,12 @@ def _verified_claims(path: Path, tree: Tree) -> Verified:
     problems = different(again, encode(tree["claims"]), "claims")
     problems += different(ledger.counts(), tree["verdicts"], "verdicts")
     problems += different(ledger.scaled, tree["scaled"], "scaled")
-    if ledger.verdicts_in_markdown() not in path.with_suffix(".md").read_text("utf-8"):
+    said = path.with_suffix(".md").read_text("utf-8")
+    if ledger.verdicts_in_markdown() not in said:
         problems.append("ledger.md has other verdicts")
+    for heading, table in ledger.sections().items():
+        if heading in said and table not in said:
+            problems.append(f"ledger.md has another table: {heading[3:]}")
     readings = [one for j in ledger.judgements for one in j.readings if one.compared]
     missing = sum(not one.verifiable for one in readings)
     checked = len(readings) - missing
@@ -168,6 +172,8 @@ def rewrite(root: Path = ROOT) -> list[Path]:
                 "scaled": ledger.scaled,
             }
             said = _with_verdicts(said, ledger.verdicts_in_markdown())
+            for heading, table in ledger.sections().items():
+                said = _with_section(said, heading, table)
             line = f"- {SCALED}{ledger.scaled}\n" if ledger.scaled else ""
             said = re.sub(rf"^- {SCALED}.*\n", line, said, flags=re.MULTILINE)
         elif isinstance(tree.get("claim"), Mapping):
@@ -202,6 +208,13 @@ def _with_verdicts(text: str, verdicts: str) -> str:
     ends = [one.start() for one in re.finditer(r"^## .*$", rest, re.MULTILINE) if one.group() != BESIDE]
     after = rest[ends[0] :] if ends else ""
     return text[: start.start()] + verdicts + ("\n\n" + after if after else "\n")
+
+
+def _with_section(text: str, heading: str, table: str) -> str:
+    """A ``ledger.md`` with another table below a heading; the same where it has no such heading."""
+    before, found, rest = text.partition(f"{heading}\n\n")
+    _, gap, after = rest.partition("\n\n")
+    return before + found + table + (gap or "\n") + after if found else text
 
 
 def read(path: Path) -> Tree:

@@ -23,7 +23,7 @@ or as many processes), `Progress` (of a training run).
 
 *Random numbers*: `derived_seed` and `generator`: one seed, many independent streams, each known by its name.
 
-*Records*: `Record`, `ExhibitRecord`, `RunNote`, `Report`, `report_of` and `report_with` (findings as a
+*Records*: `Record`, `ExhibitRecord`, `RunNote`, `Report`, `versions_here`, `report_of` and `report_with` (findings as a
 report), `SummaryRow`, `encode` and `decode` (plain values that JSON can hold, and back), `DESCRIPTIVE` (context that
 identifies no number), `markdown_table` (rows as a table), `Outcome`, `Better`, `Scalar`.
 
@@ -67,7 +67,7 @@ from clearance.experiments.auditing import audit_model
 from clearance.experiments.build import RunData, build_data, build_loss
 from clearance.experiments.engines import Processes, on_processes, one_thread
 from clearance.experiments.grid import Engine, Listener, plans_of, run_grid, silent
-from clearance.experiments.provenance import report_of, report_with
+from clearance.experiments.provenance import report_of, report_with, versions_here
 from clearance.experiments.recipe import Recipe, from_tree, identifier, to_tree
 from clearance.experiments.run import FIRST_SOURCE, RunFindings, RunPlan, training_findings
 from clearance.experiments.saved import load_run
@@ -199,6 +199,7 @@ __all__ = [
     "summarise",
     "to_tree",
     "training_findings",
+    "versions_here",
     "with_channels_last",
     "with_context",
     "write_bytes",

@@ -67,6 +67,23 @@ def test_one_changed_value_of_one_seed_fails_in_a_ledger_of_claims(tmp_path):
     assert verified(path).problems == ()
 
 
+def test_one_changed_value_fails_where_only_a_table_has_it(tmp_path):
+    path, tree = copied("sato_2019/results/cifar10/ledger.json", tmp_path)
+    saved(path, tree)
+    assert verified(path).problems == ()
+    own = next(
+        row
+        for row in tree["measurements"]
+        if row["method"] == "lgm" and row["context"].get("split") == "test"
+    )
+    own["values"]["3"] += 0.01
+    saved(path, tree)
+    (problem,) = verified(path).problems
+    assert problem.startswith("ledger.md has another table: Errors of the own head")
+    assert path.with_suffix(".md") in rewrite(tmp_path)
+    assert verified(path).problems == ()
+
+
 def test_one_changed_value_fails_in_a_ledger_of_rows_and_in_one_with_both(tmp_path):
     for place in ("sato_2019/results/causes/ledger.json", "wan_2018/results/fig1/mnist/ledger.json"):
         path, tree = copied(place, tmp_path)

@@ -29,6 +29,15 @@ from clearance.records.shelf import ShelvedRecords
 LIBRARIES = ("torch-clearance", "torch", "numpy", "scipy", "scikit-learn")
 
 
+def versions_here() -> dict[str, str]:
+    """The versions of Python and of the libraries that numbers depend on.
+
+    >>> list(versions_here())
+    ['python', 'torch-clearance', 'torch', 'numpy', 'scipy', 'scikit-learn']
+    """
+    return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
+
+
 def full_settings(recipe: Recipe, audits: AuditPlan | None = None) -> dict[str, Any]:
     """The recipe as plain values, with all settings of its audits, or of `audits`, including defaults."""
     plan = AuditPlan.of_recipe(recipe) if audits is None else audits
@@ -75,7 +84,7 @@ def report_with(settings: Mapping[str, Any], findings: Iterable[RunFindings], co
     kept = list(findings)
     return Report(
         recipe=settings,
-        versions={"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+        versions=versions_here(),
         command=command,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         records=ShelvedRecords.joined(f.records for f in kept),
