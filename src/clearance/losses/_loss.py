@@ -97,6 +97,11 @@ class Loss(nn.Module):
             self._count_batch(given[0] if given else named["outputs"])
         return terms
 
+    def extra_repr(self) -> str:
+        """The settings: public attributes."""
+        kept = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return ", ".join(f"{name}={value!r}" for name, value in kept.items() if name != "training")
+
     def _count_batch(self, outputs: Outputs) -> None:
         self._batches_in_all += 1
         weights, before = self._weights_of_classes(outputs), self._first_weights

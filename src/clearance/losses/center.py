@@ -129,8 +129,3 @@ class CenterLoss(Loss):
         if self.update == "paper":
             shift = centre_shift(outputs.features, labels, self.centres)
             self.centres.sub_(shift, alpha=self.rate)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        names = ("in_features", "classes", "weight", "rate", "update", "cross_entropy_weight")
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)

@@ -79,8 +79,3 @@ class ContrastiveLoss(Loss):
         mean = weighted_gradient(losses.sum() / max(len(losses), 1), share)
         terms = {"contrastive": self.weight * mean}
         return with_cross_entropy(terms, self.cross_entropy_weight, outputs, labels)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        names = ("margin", "weight", "cross_entropy_weight")
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)

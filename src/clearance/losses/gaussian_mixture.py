@@ -155,13 +155,6 @@ class GaussianMixtureLoss(Loss):
                 stacklevel=2,
             )
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return (
-            f"alpha={self.alpha!r}, likelihood_weight={self.likelihood_weight!r}, "
-            f"variance_prior={self.variance_prior!r}, bounded={self.bounded!r}"
-        )
-
 
 def _mixture_of(outputs: Outputs) -> GaussianMixture:
     """The Gaussian mixture that made these logits.

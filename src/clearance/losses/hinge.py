@@ -81,7 +81,3 @@ class HingeLoss(Loss):
         """One term, ``hinge``."""
         check_labels(outputs.logits, labels)
         return LossTerms({"hinge": self.sample_loss(outputs.logits, labels).mean()})
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"margin={self.margin}, form={self.form!r}"

@@ -397,11 +397,6 @@ class LargeMarginLoss(Loss):
         pulls = gap_cotangents(logits.detach(), labels, rivals, self.score).abs().amax(dim=2)
         return (least * pulls).clamp(min=_LEAST)
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        named = {k: v for k, v in vars(self).items() if not k.startswith("_") and k != "training"}
-        return ", ".join(f"{name}={value!r}" for name, value in named.items())
-
 
 class LayerMargins(nn.Module):
     """Gamma of every layer; quantiles from data are accumulated in buffers.

@@ -119,10 +119,6 @@ class LargeMarginSoftmaxLoss(Loss):
         if "steps" in self._buffers:
             self.steps += 1
 
-    def extra_repr(self) -> str:
-        """The settings."""
-        return f"multiplier={self.multiplier!r}, softmax_weight={self.softmax_weight!r}"
-
 
 def _norm(vectors: Tensor) -> Tensor:
     """Euclidean norms of rows, with gradient 0 at 0 in place of NaN."""

@@ -80,8 +80,3 @@ class SumLoss(Loss):
         for part in self.parts.values():
             assert isinstance(part, Loss)
             part.after_step(outputs, labels)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        names = ("weights", "layers", "reads_logits_only")
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)

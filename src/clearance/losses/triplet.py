@@ -104,8 +104,3 @@ class TripletLoss(Loss):
         mean = weighted_gradient(triplet(features, classes, self.margin, self.mining), share)
         terms = {"triplet": self.weight * mean}
         return with_cross_entropy(terms, self.cross_entropy_weight, outputs, labels)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        names = ("margin", "mining", "weight", "cross_entropy_weight")
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
