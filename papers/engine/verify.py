@@ -71,7 +71,7 @@ def verify(root: Path = ROOT) -> list[Verified]:
         text = page.read_text("utf-8")
         problems = unsupported(text, page.parent)
         if text != with_tables(text, page.parent):
-            problems.append("a table of verdicts is not that of the ledgers")
+            problems.append("a table is not that of the ledgers")
         found.append(Verified(page, tuple(problems), 0, 0))
     return found
 
@@ -301,23 +301,43 @@ def _of_the_toy(tree: Tree) -> Iterator[tuple[Any, Any, str]]:
         yield {"times_smaller": kept["times_smaller"], **asdict(again)}, kept, f"foca_against_joint.{name}"
 
 
-# Tables of verdicts in a README, between two comments, generated from the ledgers.
+# Tables in a page, between two comments, generated from the ledgers.
 
 TABLE = re.compile(
-    r"(<!-- verdicts of\s(?P<what>[^>]*?) -->\n)(?P<table>.*?)(<!-- end of verdicts -->)", re.DOTALL
+    r"(<!-- (?P<kind>verdicts|rows) of\s(?P<what>[^>]*?) -->\n)(?P<table>.*?)(<!-- end of (?P=kind) -->)",
+    re.DOTALL,
 )
 
 
 def with_tables(text: str, folder: Path) -> str:
-    """A README with its tables of verdicts as the ledgers have them.
+    """A page with its tables as the ledgers have them.
 
-    A table begins with ``<!-- verdicts of COLUMN = RESULTS/FOLDER, ...: CLAIM, ... -->`` and ends with
-    ``<!-- end of verdicts -->``; a column may name several folders with ``+`` between them. Cells are verdicts.
+    A table of verdicts begins with ``<!-- verdicts of COLUMN = RESULTS/FOLDER, ...: CLAIM, ... -->`` and ends with
+    ``<!-- end of verdicts -->``; a column may name several folders with ``+`` between them. A table of numbers, from
+    ``<!-- rows of LEDGER; ...: ROW; ...: COLUMN; ... -->`` to ``<!-- end of rows -->``, has cells of the
+    first tables in these ``ledger.md``, one of each.
     """
-    return TABLE.sub(lambda found: f"{found[1]}{_table(found['what'], folder)}\n{found[4]}", text)
+    make = {"verdicts": _verdicts, "rows": _rows}
+    return TABLE.sub(
+        lambda found: f"{found[1]}{make[found['kind']](found['what'], folder)}\n{found[5]}", text
+    )
 
 
-def _table(what: str, folder: Path) -> str:
+def _rows(what: str, folder: Path) -> str:
+    files, rows, columns = ([one.strip() for one in part.split(";")] for part in what.split(":"))
+    tables = [_first_table((folder / name).read_text("utf-8")) for name in files]
+    cells = [[" / ".join(one[row][column] for one in tables) for column in columns] for row in rows]
+    return markdown_table([["", *columns], *([row, *own] for row, own in zip(rows, cells, strict=True))])
+
+
+def _first_table(text: str) -> dict[str, dict[str, str]]:
+    """Cells of the first table, by row and column, without emphasis."""
+    (table,) = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)[:1]
+    title, _, *rows = ([cell.strip(" *") for cell in line.split("|")[1:-1]] for line in table.splitlines())
+    return {row[0]: dict(zip(title[1:], row[1:], strict=True)) for row in rows}
+
+
+def _verdicts(what: str, folder: Path) -> str:
     columns, _, claims = what.partition(":")
     named = dict(part.strip().split(" = ") for part in columns.split(","))
     judged = {
@@ -412,7 +432,7 @@ def _listed(words: str) -> list[str]:
 
 
 def _numbers_in(block: str) -> list[tuple[str, bool]]:
-    """Percentages and decimals of a text, without code, links' targets and tables of verdicts."""
+    """Percentages and decimals of a text, without code, links' targets and generated tables."""
     plain = re.sub(r"`[^`]*`|\]\([^)]*\)", "", TABLE.sub("", block))
     shares = [one for group in IN_PERCENT.findall(plain) for one in re.findall(NUMBER, group)]
     rest = DECIMAL.findall(IN_PERCENT.sub("", plain))

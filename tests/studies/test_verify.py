@@ -128,6 +128,20 @@ def test_a_table_of_verdicts_is_written_from_the_ledgers(tmp_path):
     assert with_tables(found, tmp_path / "sato_2019") == found
 
 
+def test_rows_of_a_table_are_those_of_the_ledgers(tmp_path):
+    """A cell has the same row and column of every ledger that is named, in this order, without emphasis."""
+    for name, error in (("a", "**2 %**"), ("b", "*3 %*")):
+        rows = f"| method | time | error |\n|---|---|---|\n| x | 1 | {error} |\n| y, z | 2 | 4 % |\n"
+        text = f"# {name}\n\n{rows}\n| w | 5 |\n"
+        (tmp_path / f"{name}.md").write_text(text, "utf-8")
+    page = "<!-- rows of a.md; b.md: y, z; x: error; time -->\n<!-- end of rows -->\n"
+    found = with_tables(page, tmp_path)
+    assert found.splitlines()[1:-1] == [
+        "|  | error | time |", "| --- | --- | --- |", "| y, z | 4 % / 4 % | 2 / 2 |", "| x | 2 % / 3 % | 1 / 1 |"
+    ]  # fmt: skip
+    assert with_tables(found.replace("3 %", "5 %"), tmp_path) == found
+
+
 @pytest.mark.parametrize(
     ("again", "kept", "problems"),
     [
