@@ -99,14 +99,10 @@ class Named(nn.Module):
     ("sizes", "right", "hardly"),
     [
         ([100] * 5, 100, True),
-        (
-            [100] * 5,
-            150,
-            True,
-        ),  # 30.0 % (26.1 to 34.2 %): up to 73.9 % are wrong, more than nine tenths of 80 %
-        ([100] * 5, 165, False),  # 33.0 % (29.0 to 37.2 %)
-        ([460, 10, 10, 10, 10], 465, True),
-        ([460, 10, 10, 10, 10], 480, False),
+        ([100] * 5, 139, True),  # nine tenths of 80 % are 360 wrong images of 500
+        ([100] * 5, 141, False),
+        ([460, 10, 10, 10, 10], 463, True),  # of 8 % 36
+        ([460, 10, 10, 10, 10], 465, False),
     ],
 )
 def test_hardly_better_than_always_naming_the_largest_class(sizes, right, hardly):
@@ -119,8 +115,13 @@ def test_hardly_better_than_always_naming_the_largest_class(sizes, right, hardly
     found = Accuracy()(Classifier(nn.Flatten(), Named()), data, data)
     shares = of_test(found, "largest_class")
     assert [(one.value, one.n) for one in shares] == ([(sizes[0] / 500, 500)] if hardly else [])
-    low, _ = binomtest(right, 500).proportion_ci(0.95, method="wilson")
-    assert hardly == (1 - low >= 0.9 * (1 - sizes[0] / 500))
+
+
+def test_a_few_images_that_are_all_right_are_no_reason_to_doubt():
+    labels = torch.tensor([0] * 30 + [1, 2, 3, 4])
+    data = ImageSet((labels / 10).view(34, 1, 1, 1), labels, tuple("abcde"))
+    found = Accuracy()(Classifier(nn.Flatten(), Named()), data, data)
+    assert (of_test(found, "error")[0].value, of_test(found, "largest_class")) == (0, [])
 
 
 class FirstPixel(nn.Module):

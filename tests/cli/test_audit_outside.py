@@ -99,7 +99,7 @@ def test_a_folder_and_a_checkpoint_to_a_page(work, tmp_path):
     assert (status, complaint) == (0, "")
     lines = shown.splitlines()
     assert lines[0] == "weights: 4 tensors from best.pt['state_dict'], prefix 'module.' removed"
-    assert lines[1] == "preprocessing: images 12 -> 12 px, mean 0.3, 0.4, 0.5, std 0.2"
+    assert lines[1] == "preprocessing: images 12 -> 12 px (bilinear), mean 0.3, 0.4, 0.5, std 0.2"
     assert lines[2].startswith(
         "note: 1 of 61 files of 'train' cannot be read and are left out: red/broken.png"
     )
@@ -139,7 +139,7 @@ def test_twice_gives_the_same_numbers_from_kept_features(work, tmp_path):
 def test_the_models_own_preprocessing_is_taken(work, tmp_path):
     status, shown, _ = audit(work, tmp_path, place=f"{work}/bobs_net.py:Tagged")
     assert status == 0
-    assert "preprocessing: images 12 -> 12 px, mean 0.3, 0.4, 0.5, std 0.2, 0.2, 0.2" in shown
+    assert "preprocessing: images 12 -> 12 px (bilinear), mean 0.3, 0.4, 0.5, std 0.2, 0.2, 0.2" in shown
     expected = tmp_path / "expected"
     assert audit(work, expected, *OPTIONS)[0] == 0
     rows = [json.loads((path / "report.json").read_text())["measurements"] for path in (tmp_path, expected)]
@@ -233,6 +233,7 @@ WRONG = {
     ),
     "unknown is a path": ((*SIZED, "--unknown", "val"), "a path without its kind. Write folder:val."),
     "crop alone": (("audit", "bobs_net:Net", *SETS, "--crop", "0.9"), "`crop` needs `size`"),
+    "interpolation": ((*SIZED, "--interpolation", "cubic"), "Did you mean 'bicubic'"),
     "device": ((*SIZED, "--device", "tpu"), "`device` must be 'auto' or a device of torch's"),
     "no such device": ((*SIZED, "--device", "cuda:99"), "`device` 'cuda:99' is not available"),
     "no side": (("audit", "bobs_net:Net", *SETS, "--size", "0"), "`size` must be a whole number"),

@@ -113,9 +113,14 @@ def test_a_crop_is_a_share(crop):
         short_side_of(224, crop)
 
 
+def test_an_interpolation_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match=r"`interpolation` must be one of .*Did you mean 'bicubic'"):
+        Preprocessing(size=8, short_side=8, interpolation="bicubik")
+
+
 def test_in_words():
     assert str(Preprocessing(MEAN, STD, 224, 256)) == (
-        "images 256 -> 224 px, mean 0.485, 0.456, 0.406, std 0.229, 0.224, 0.225"
+        "images 256 -> 224 px (bilinear), mean 0.485, 0.456, 0.406, std 0.229, 0.224, 0.225"
     )
     assert str(Preprocessing()) == "images unchanged"
     assert str(Preprocessing(mean=(0.5,))) == "images unchanged, mean 0.5"

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 import clearance as cl
 from clearance.audits import Accuracy, Audit, Findings, MinimalPerturbation, OutOfDistribution, Robustness
-from clearance.data import gaussian_images
+from clearance.data import gaussian_images, open_images
 from clearance.experiments.audit import AuditRequest, InMemory
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.catalogue import AUDITS
@@ -82,6 +83,66 @@ def test_unknown_images_may_come_with_their_audit(model):
     assert rows["rejected"].n == 30
     with pytest.raises(ValueError, match="audit 'out_of_distribution' needs out-of-distribution images"):
         audited(model, [OutOfDistribution()])
+
+
+def test_unknown_images_that_are_test_images_are_refused(model):
+    test = gaussian_images(per_class=20, seed=1)
+    mixed = torch.cat([test.images[:5], gaussian_images(per_class=5, seed=2).images])
+    with pytest.raises(ValueError, match=r"5 of these 20 are test images, pixel for pixel"):
+        cl.audit(model, train=gaussian_images(per_class=20, seed=0), test=test, unknown=mixed, verbose=False)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three classes of pictures, 12 pixels high and 10 wide."""
+    for part in ("train", "test"):
+        images = (gaussian_images(per_class=8, seed=len(part)).images * 255).byte()
+        for place, (label, image) in enumerate(
+            zip(torch.arange(3).repeat_interleave(8), images, strict=True)
+        ):
+            (tmp_path / part / f"{label}").mkdir(parents=True, exist_ok=True)
+            pixels = torch.nn.functional.pad(image[0], (1, 1, 2, 2)).numpy()
+            Image.fromarray(pixels).save(tmp_path / part / f"{label}" / f"{place}.png")
+    return {part: f"folder:{tmp_path / part}" for part in ("train", "test")}
+
+
+def error_of(card):
+    (found,) = [m.value for m in card.measurements if (m.name, m.context.get("split")) == ("error", "test")]
+    return found
+
+
+def pooled(channels):
+    """Takes images of any size."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(channels, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
+    ).eval()
+
+
+def test_pictures_of_another_size_than_the_example_are_refused_until_one_says_how_to_resize_them(folder):
+    net, example = pooled(3), torch.rand(2, 3, 8, 8)
+    model = cl.wrap(net, example=example, mean=0.3, std=0.3, verbose=False)
+    with pytest.raises(
+        ValueError, match=r"are 10x12, and the example of the model was 8x8.*size=8, short_side=8"
+    ):
+        cl.audit(model, **folder, audits=["accuracy"], verbose=False)
+    how = cl.data.Preprocessing(size=8, short_side=8)
+    for said in ({"mean": 0.3, "std": 0.3}, {}):
+        whole = how if said else cl.data.Preprocessing((0.3,), (0.3,), 8, 8)
+        model = cl.wrap(net, example=example, preprocessing=whole, verbose=False, **said)
+        card = cl.audit(model, **folder, audits=["accuracy"], verbose=False)
+        test = open_images(folder["test"], how)
+        right = (net((test.images - 0.3) / 0.3).argmax(1) == test.labels).double().mean()
+        assert error_of(card) == pytest.approx(1 - float(right))
+
+
+def test_grey_images_become_colour_for_a_network_of_three_channels():
+    train, test = gaussian_images(per_class=8, seed=0), gaussian_images(per_class=8, seed=1)
+    net = pooled(3)
+    model = cl.wrap(net, example=torch.rand(2, 3, 8, 8), verbose=False)
+    card = cl.audit(model, train=train, test=test, audits=["accuracy"], verbose=False)
+    right = (net(test.images.expand(-1, 3, -1, -1)).argmax(1) == test.labels).double().mean()
+    assert error_of(card) == pytest.approx(1 - float(right))
 
 
 def test_no_audit_twice_among_those_with_defaults(model):

@@ -73,8 +73,22 @@ def test_classes_in_another_order():
 
 def test_where_nothing_helps_all_suspects_are_named():
     reader = Reader(lambda x: 0 * x)  # every class alike
-    with pytest.raises(AccuracyMissedError, match=r"most likely reason: .*--size, --crop and --weights"):
+    with pytest.raises(
+        AccuracyMissedError, match=r"most likely reason: .*--size, --crop, --interpolation and --weights"
+    ):
         check_accuracy(Classifier(nn.Flatten(), reader), world(), 0.95)
+
+
+def test_what_helps_too_little_is_not_all_that_is_wrong():
+    """Half of the images are right once they have ImageNet's mean and std; something else is wrong, too."""
+    data = world()
+    labels = torch.where(torch.arange(240) // 6 % 2 == 0, data.labels, (data.labels + 1) % 6)
+    half = ImageSet(data.images, labels, tuple("abcdef"))
+    model = Classifier(nn.Flatten(), Reader(imagenet))
+    with pytest.raises(
+        AccuracyMissedError, match=r"gives 50.*still too low: check --size, --crop and --interp"
+    ):
+        check_accuracy(model, half, 0.95)
 
 
 def test_what_was_expected_is_told_in_a_line():

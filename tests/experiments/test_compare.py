@@ -36,6 +36,13 @@ class Learnt(cl.losses.Loss):
         self.steps += 1
 
 
+def test_images_that_the_network_cannot_take_are_refused_before_training():
+    images = cl.data.ImageSet(torch.rand(12, 1, 8, 6), torch.arange(12) % 3, tuple("abc"))
+    test = dataclasses.replace(images, images=torch.rand(12, 1, 8, 6))
+    with pytest.raises(ValueError, match=r"'small-cnn' takes square images; these are 6x8. Give the side"):
+        cl.compare(["plain"], images, test, audits=["accuracy"])
+
+
 @pytest.fixture(autouse=True)
 def forgotten():
     Learnt.seen.clear()

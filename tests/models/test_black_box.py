@@ -84,6 +84,7 @@ def test_two_classes_and_probabilities(sets, capsys):
         (lambda images: images[:2].flatten(1), r"got \(2, 64\) for 4 images"),
         (lambda images: images.flatten(1) / 0, "must give finite logits"),
         (lambda images: "cat", "fails with"),
+        (lambda images: images.flatten(1).argmax(1), r"whole numbers \(torch.int64\), as of classes"),
     ],
 )
 def test_what_is_no_black_box_is_refused(call, reason, sets):

@@ -68,7 +68,7 @@ def test_a_folder_of_hugging_face(folder, capsys):
     images = torch.rand(4, 3, 32, 32)
     expected = module(normalised(images, PROCESSOR["image_mean"], PROCESSOR["image_std"])).logits
     torch.testing.assert_close(model(images), expected)
-    assert str(model.preprocessing) == "images 40 -> 32 px, mean 0.5, 0.4, 0.3, std 0.2, 0.3, 0.4"
+    assert str(model.preprocessing) == "images 40 -> 32 px (bicubic), mean 0.5, 0.4, 0.3, std 0.2, 0.3, 0.4"
     shown = capsys.readouterr().out
     assert "weights: ResNetForImageClassification from net\npreprocessing: images 40 -> 32 px" in shown
 

@@ -235,6 +235,25 @@ def test_the_class_that_lies_behind_is_shown():
     assert [shot.words[0] for shot in gallery.shots] == ["a.png", "c.png"]
 
 
+@pytest.mark.parametrize(("share", "shown"), [(0.0, 0), (0.5, 1)])
+def test_mistakes_are_shown_as_confident_only_where_some_are(share, shown):
+    columns: dict[str, Any] = {
+        "image": [[[0.1]]], "file": ["a.png"], "given": ["cat"], "predicted": ["dog"], "confidence": [0.6]
+    }  # fmt: skip
+    exhibit = Exhibit("mistakes", "confident", "images", columns, "Mistakes.")
+    number = measured("mistakes", "confident_share", share, 0.0, 0.6, n=4, confidence=0.9)
+    report = Report(
+        {},
+        {},
+        "",
+        "",
+        (Record("animals", "mine", 0, number),),
+        (ExhibitRecord("animals", "mine", 0, exhibit),),
+    )
+    (found,) = [one for one in all_findings(Findings(report, "animals")) if one.title == "Confident mistakes"]
+    assert (len(found.pictures), bool(found.todo)) == (shown, bool(shown))
+
+
 @pytest.mark.parametrize(
     ("exact", "near", "severity"), [(200, 0, "problem"), (0, 3, "problem"), (2, 0, "warning"), (0, 0, "fine")]
 )

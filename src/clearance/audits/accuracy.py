@@ -32,7 +32,7 @@ class Accuracy(Audit):
     order is better than the given one for every poor network.
 
     Where it is hardly better than always naming the largest class of the test images, ``largest_class`` is the share of
-    that class: where the accuracy, at the lower end of its interval, leaves nine tenths of the errors of that rule. It
+    that class: where it leaves nine tenths of the errors of that rule. It
     is left out where the outputs are in another order, or all test images are of one class.
 
     Misleads as a comparison of two models audited on the same images: their intervals overlap more than the
@@ -100,8 +100,7 @@ def best_order(predictions: Tensor, labels: Tensor, classes: int) -> Tensor:
 def _largest_class(labels: Tensor, error: Measurement) -> Measurement | None:
     """The share of the largest class; None where the error is clearly lower than that of always naming it."""
     share = int(labels.bincount().max()) / len(labels)
-    assert error.high is not None
-    if share == 1 or error.high < (1 - HARDLY) * (1 - share):
+    if share == 1 or error.value < (1 - HARDLY) * (1 - share):
         return None
     return Measurement(
         Accuracy.name, "largest_class", share, "fraction", len(labels), context={"split": "test"}

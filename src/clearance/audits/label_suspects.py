@@ -46,7 +46,7 @@ class LabelSuspects(Audit):
 
     T has the least cross-entropy. Patch features: responses of 256 whitened random patches of 6 x 6, both signs with a
     dead zone, averaged over 4 x 4 fields; images below 16 pixels are compared by their pixels. Train and test are
-    scored together, in blocks of at most 2,500 images.
+    scored together, in blocks of at most 6,000 images.
 
     Sources: Northcutt, Jiang and Chuang, *Confident Learning* (2021), equations 1 and 2, by cleanlab; Coates, Lee
     and Ng, *An Analysis of Single-Layer Networks in Unsupervised Feature Learning* (2011), for features of patches;

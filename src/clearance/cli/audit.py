@@ -147,6 +147,8 @@ class AuditCommand:
         unknown: Out-of-distribution images: folder:PATH (without labels), npz:PATH or the name of a dataset.
         size: Side of the square input in pixels (default: from the model's pretrained_cfg, else unchanged).
         crop: The share of the short side that is kept, for example 0.875 (default: from pretrained_cfg, else 1).
+        interpolation: How pictures are resized: nearest, bilinear, bicubic or lanczos (default: from pretrained_cfg,
+            else bilinear; Pillow's resize is bicubic).
         mean: Subtracted from images in [0, 1], if the model does not do it: one number, or one per channel.
         std: Divides them after that; in the same form.
         head: Name of the submodule that is the head (default: the last linear layer).
@@ -159,7 +161,8 @@ class AuditCommand:
         cache: Folder for decoded pictures and features (default: CLEARANCE_CACHE, or the user's cache folder).
         root: The folder with the files of a run's dataset, if it has moved, or of datasets given by name.
         audits: Names separated by commas, few-labels for label cost and linear probe, or all (default: those of the
-            run; else input, performance, mistakes, confidence, unknown images and the smallest change).
+            run; else accuracy, duplicates and wrong labels, input, performance, mistakes, corruptions, confidence,
+            unknown images and the smallest change).
         settings: Settings of audits, such as "robustness.epsilons.inf=2/255,8/255" (default: the run's, or each
             audit's own).
         slices: A CSV file about the test images: file names in the first column, and columns such as site or camera.
@@ -189,6 +192,7 @@ class AuditCommand:
     unknown: OptionalText = None
     size: OptionalCount = None
     crop: OptionalNumber = None
+    interpolation: OptionalText = None
     mean: OptionalText = None
     std: OptionalText = None
     head: OptionalText = None
@@ -365,6 +369,7 @@ class AuditCommand:
             std=numbers("--std", self.std),
             size=self.size,
             crop=self.crop,
+            interpolation=self.interpolation,
             expect_accuracy=self.expect_accuracy,
             unknown=self.unknown,
             root=self.root,
@@ -373,7 +378,7 @@ class AuditCommand:
         )
 
 
-_OF_INPUT = ("size", "crop", "mean", "std", "head", "module", "expect_accuracy")
+_OF_INPUT = ("size", "crop", "interpolation", "mean", "std", "head", "module", "expect_accuracy")
 OF_MODELS = ("weights", "weights_entry", "train", "test", "split", *_OF_INPUT)
 OF_AUDITS = ("unknown", "slices", "images", "budget", "audits", "settings", "cache", "root", "seed")
 _IMAGES = ("train", "test", "unknown")

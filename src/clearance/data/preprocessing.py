@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from clearance._checks import check_count
+from clearance._checks import check_choice, check_count
 
 _SLACK = 1e-6  # so that a share such as 224 / 232 gives 232 again
 _MOST_PIXELS, _LONGEST_SIDE = 100_000_000, 65_535  # of a picture, decoded or resized
@@ -32,7 +32,7 @@ class Preprocessing:
         interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"`` or ``"lanczos"``.
 
     Raises:
-        ValueError: If `size` or `short_side` is not a whole number above 0.
+        ValueError: If `size` or `short_side` is not a whole number above 0, or `interpolation` none of these.
 
     >>> Preprocessing(size=224, short_side=256).crop
     0.875
@@ -48,6 +48,7 @@ class Preprocessing:
         for name in ("size", "short_side"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
+        check_choice("interpolation", self.interpolation, _FILTERS)
 
     @property
     def crop(self) -> float | None:
@@ -57,7 +58,9 @@ class Preprocessing:
         return self.size / self.short_side
 
     def __str__(self) -> str:
-        size = "unchanged" if self.size is None else f"{self.short_side} -> {self.size} px"
+        size = "unchanged"
+        if self.size is not None:
+            size = f"{self.short_side} -> {self.size} px ({self.interpolation})"
         given = {"mean": self.mean, "std": self.std}
         return f"images {size}" + "".join(
             f", {name} {_short(of)}" for name, of in given.items() if of is not None
@@ -67,10 +70,10 @@ class Preprocessing:
 def preprocessing_of(source: Any) -> Preprocessing:
     """The preprocessing that a model's own library gives for its input.
 
-    Read by duck typing: a timm model, its `pretrained_cfg` or `default_cfg` (mean, std, input_size,
-    crop_pct); torchvision's ``weights.transforms()`` or the weights themselves (mean, std, crop_size, resize_size);
-    a composition of transforms (its Resize, CenterCrop and Normalize); a Hugging Face image processor (image_mean,
-    image_std, size, crop_size, crop_pct).
+    A `Preprocessing` is returned as it is. Others are read by duck typing: a timm model, its `pretrained_cfg` or
+    `default_cfg` (mean, std, input_size, crop_pct); torchvision's ``weights.transforms()`` or the weights themselves
+    (mean, std, crop_size, resize_size); a composition of transforms (its Resize, CenterCrop and Normalize); a Hugging
+    Face image processor (image_mean, image_std, size, crop_size, crop_pct).
 
     Raises:
         ValueError: If `source` is none of these.
@@ -80,6 +83,8 @@ def preprocessing_of(source: Any) -> Preprocessing:
     >>> found.size, found.short_side, found.interpolation
     (224, 248, 'bicubic')
     """
+    if isinstance(source, Preprocessing):
+        return source
     for kept in (source, *_inside(source)):
         for read in (_timm, _processor, _preset, _composed):
             found = read(kept)
@@ -87,8 +92,8 @@ def preprocessing_of(source: Any) -> Preprocessing:
                 return found
     raise ValueError(
         "`preprocessing` must be a timm model or its pretrained_cfg, torchvision weights or their transforms(), a "
-        f"composition of transforms, or a Hugging Face image processor; got {type(source).__name__}. Give `mean`, "
-        "`std` and sizes directly."
+        f"composition of transforms, or a Hugging Face image processor; got {type(source).__name__}. Give "
+        "clearance.data.Preprocessing(mean=..., std=..., size=...)."
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from clearance._text import visible
@@ -22,9 +22,11 @@ from clearance.attacks.attack import CHUNK as BATCH
 from clearance.audits import Audit, MinimalPerturbation
 from clearance.data import ImageSet, open_images
 from clearance.data.image_set import image_digests
+from clearance.data.intake import in_colour
 from clearance.data.stored import StoredImageSet
 from clearance.experiments.audit_plan import (
     NEEDS_UNKNOWN,
+    SHARED,
     SOURCE,
     AuditPlan,
     Settings,
@@ -52,7 +54,6 @@ from clearance.report import Card
 
 READING = "reading"  # in the list of times: model and images
 PICTURES = "images"  # the kind of exhibit that shows images
-SHARED = 0.05  # share of the test images: small pictures repeat by chance
 Again = Callable[[Sequence[str] | None], str]
 """Gives the command that makes a report again, or, for names of audits, the one that adds them."""
 Say = Callable[[str], object]
@@ -94,9 +95,9 @@ def audit(
             tensor, the name of a dataset or anything that `test` may be. The audits `out_of_distribution` and
             `likelihood` use them.
         audits: Names of audits, or audits with your own settings, as in ``[MinimalPerturbation(norm=2)]``; by default
-            accuracy, input, performance, mistakes, confidence, out-of-distribution images and the smallest change that
-            changes a prediction, as on the command line. ``["all"]`` runs every audit; ``"few-labels"`` stands for
-            those on new last layers.
+            accuracy, duplicates and wrong labels, input, performance, mistakes, common corruptions, confidence,
+            out-of-distribution images and the smallest change that changes a prediction, as on the command line.
+            ``["all"]`` runs every audit; ``"few-labels"`` stands for those on new last layers.
         audit_settings: Settings of audits by audit and name, as in
             ``{"minimal_perturbation": {"steps": 20}}``, where they differ from the defaults.
         images: Attacks and similar audits use at most this many held-out images, the same number of each class; by
@@ -272,12 +273,18 @@ class InMemory:
         done = (self.model.mean, self.model.std) if self.normalised else None
         train = open_images(self.train, how, normalised=done)
         test = open_images(self.test, how, normalised=done, like=train)
+        for given, found in ((self.train, train), (self.test, test)):
+            _check_size(self.model, given, found)
+        if takes_colour(self.model, self.model.mean.numel()):
+            train, test = in_colour(train), in_colour(test)
         data = RunData(train, test)
         check_held_out(data)
         warn_of_absent(test)
         check_logits(_first_logits(self.model, data.test), data.test.class_count)
         model = in_order_of(data.test.classes, self.model, few_images(data.test, device_of(self.model)))
-        others = None if self.unknown is None else unknown_images(self.unknown, data.test, normalised=done)
+        others = (
+            None if self.unknown is None else unknown_images(self.unknown, data.test, how, normalised=done)
+        )
         fewer = fewer_where_costly(model, data.test, request.audits, request.say)
         plan = AuditPlan.of(request.audits, request.settings, defaults=fewer, unknown=others is not None)
         ready = plan.resolved(test=data.test, unknown=others, images=request.images, slices=request.slices)
@@ -434,6 +441,27 @@ def check_held_out(data: RunData) -> None:
             UserWarning,
             stacklevel=3,
         )
+
+
+def _check_size(model: Classifier, given: Any, found: ImageSet) -> None:
+    """Raise for pictures of another size than those that the model was wrapped with: nobody said how to resize them."""
+    size = model.example_size
+    if not isinstance(given, str) or size is None or found.shape[1:] == size:
+        return
+    (height, width), (high, wide) = found.shape[1:], size
+    raise ValueError(
+        f"the images of {given} are {width}x{height}, and the example of the model was {wide}x{high}. Say how its "
+        f"pictures are resized, in wrap(..., preprocessing=clearance.data.Preprocessing(size={high}, "
+        f"short_side={high})), or give it an example of the right size."
+    )
+
+
+def takes_colour(module: Any, values: int) -> bool:
+    """Whether the module takes three channels: by the values of its normalisation, or else its first convolution."""
+    if values > 1:
+        return values == 3
+    parts = module.modules() if isinstance(module, nn.Module) else ()
+    return next((part.in_channels for part in parts if isinstance(part, nn.Conv2d)), None) == 3
 
 
 def warn_of_absent(test: ImageSet) -> None:

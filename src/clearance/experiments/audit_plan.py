@@ -15,8 +15,10 @@ from clearance.audits import Audit
 from clearance.audits._samples import first_half
 from clearance.audits.rejection import check_enough
 from clearance.data import ImageSet, Preprocessing
+from clearance.data.image_set import image_digests
 from clearance.data.intake import open_unlabelled
 from clearance.data.slices import read_slices
+from clearance.data.stored import StoredImageSet
 from clearance.experiments.catalogue import AUDITS, resolve
 from clearance.experiments.datasets import check_not_a_path, load_dataset
 from clearance.experiments.recipe import Recipe
@@ -49,6 +51,7 @@ ALL, FEW_LABELS = "all", "few-labels"
 GROUPS = {FEW_LABELS: ("co_adaptation", "linear_probe")}
 """Names that stand for several audits, as `ALL` stands for all."""
 NEEDS_UNKNOWN = "out_of_distribution"
+SHARED = 0.05  # share of images that two sets may have in common: small pictures repeat by chance
 SOURCE, OTHER, VALIDATION = "source", "other", "validation"  # settings that a plan fills in, as are these:
 IMAGES, SLICES = "images", "slices"
 FEWER = ("searched", "adaptive_images")  # numbers of test images that are below `images` by default
@@ -256,8 +259,8 @@ def unknown_images(
         normalised: As in :func:`clearance.data.open_images`.
 
     Raises:
-        ValueError: If the images have another size than the test images, the dataset is unknown, or there are too few
-            test images to choose a threshold.
+        ValueError: If the images have another size than the test images, or more than a few are test images; if the
+            dataset is unknown, or there are too few test images to choose a threshold.
         FileNotFoundError: If a file is missing.
 
     >>> from clearance.data import gaussian_images
@@ -268,7 +271,22 @@ def unknown_images(
     if isinstance(given, str) and ":" not in given:
         check_not_a_path("unknown", given)
         given = load_dataset(given, "test", root)
-    return open_unlabelled(given, test, preprocessing, cache=cache, normalised=normalised)
+    found = open_unlabelled(given, test, preprocessing, cache=cache, normalised=normalised)
+    _check_strange(found, test)
+    return found
+
+
+def _check_strange(unknown: ImageSet, test: ImageSet) -> None:
+    """Raise if more than a few of the unknown images are test images; sets that stay on disk are not read for it."""
+    if any(isinstance(part, StoredImageSet) for part in (unknown, test)):
+        return
+    known = set(image_digests(test))
+    shared = sum(image in known for image in image_digests(unknown))
+    if shared > SHARED * len(unknown):
+        raise ValueError(
+            f"`unknown` must be images of other classes than the model's; {shared} of these {len(unknown)} are test "
+            "images, pixel for pixel. Give other images."
+        )
 
 
 def _names(given: Sequence[str | Audit], own: Mapping[str, Audit]) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from clearance.experiments.audit import (
     Target,
     check_held_out,
     fewer_where_costly,
+    takes_colour,
     warn_of_absent,
 )
 from clearance.experiments.audit_plan import OTHER, SOURCE, AuditPlan, Settings, unknown_images
@@ -71,6 +72,7 @@ class OutsideModel:
         std: Divides them after that.
         size: Side of the square that the model takes, in pixels.
         crop: The share of the short side that is kept, in (0, 1].
+        interpolation: How pictures are resized; see :class:`clearance.data.Preprocessing`.
         expect_accuracy: The known accuracy, in (0, 1]; a clearly lower measured one stops the audit.
         unknown: Out-of-distribution images: ``"folder:PATH"`` (with or without subfolders), ``"npz:PATH"``, or the name
             of a dataset.
@@ -81,7 +83,7 @@ class OutsideModel:
             name a function that takes images.
         module: The LightningModule's class, for ``lightning:FILE``.
 
-    Missing values of mean, std, sizes and crop are taken from the model's `pretrained_cfg`, if it has one.
+    Missing values of mean, std, size, crop and interpolation are those of the model's `pretrained_cfg`, if it has one.
     """
 
     place: str
@@ -95,6 +97,7 @@ class OutsideModel:
     std: tuple[float, ...] | None = None
     size: int | None = None
     crop: float | None = None
+    interpolation: str | None = None
     expect_accuracy: float | None = None
     unknown: str | None = None
     root: str | None = None
@@ -132,7 +135,7 @@ class OutsideModel:
         cache = default_cache() if self.cache is None else self.cache
         with _warnings_to(say):
             train, test = _sets(self, how, cache)
-            if _takes_colour(module, how):
+            if takes_colour(module, max(len(how.mean or ()), len(how.std or ()))):
                 train, test = in_colour(train), in_colour(test)
             data = RunData(train, _named(test))
             check_held_out(data)
@@ -204,7 +207,9 @@ def check_accuracy(model: Classifier, test: ImageSet, expected: float) -> str:
     line = f"accuracy {accuracy:.1%} ({low:.1%} to {high:.1%}, {len(test)} images), expected {expected:.1%}"
     if high >= expected or accuracy >= expected - _SLACK:
         return line
-    raise AccuracyMissedError(f"{line}. No other audit was run. {_blame(model, test, named, accuracy)}")
+    raise AccuracyMissedError(
+        f"{line}. No other audit was run. {_blame(model, test, named, accuracy, expected)}"
+    )
 
 
 def check_expected(expected: float) -> None:
@@ -213,7 +218,7 @@ def check_expected(expected: float) -> None:
         raise ValueError(f"`expect_accuracy` must lie in (0, 1]; got {expected}. Write 0.915 for 91.5 %.")
 
 
-def _blame(model: Classifier, test: ImageSet, named: Tensor, accuracy: float) -> str:
+def _blame(model: Classifier, test: ImageSet, named: Tensor, accuracy: float, expected: float) -> str:
     few = test if len(test) <= TRIED_ON else test.subset(torch.linspace(0, len(test) - 1, TRIED_ON).long())
     images, _ = few.batch(torch.arange(len(few)))
     before = _accuracy(model, few)
@@ -228,12 +233,15 @@ def _blame(model: Classifier, test: ImageSet, named: Tensor, accuracy: float) ->
         )
     if best > before + _CLEAR:
         gain = f"{change} gives {best:.1%} instead of {before:.1%}"
-        return f"The preprocessing is probably wrong: on {len(few)} images {gain}. {remedy}"
+        said = f"The preprocessing is probably wrong: on {len(few)} images {gain}. {remedy}"
+        if wilson_interval(round(best * len(few)), len(few))[1] < expected:
+            said += " That is still too low: check --size, --crop and --interpolation too."
+        return said
     return (
         "The preprocessing is the most likely reason: mean and std (or a model that normalises its input), the order "
         "of channels, values up to 255, the size and the cropped share, the interpolation. None of "
-        f"{', '.join(name for _, name, _ in tried)} is better. Check --size, --crop and --weights, and "
-        "whether the expected accuracy was measured on these images."
+        f"{', '.join(name for _, name, _ in tried)} is better. Check --size, --crop, --interpolation and --weights, "
+        "and whether the expected accuracy was measured on these images."
     )
 
 
@@ -313,14 +321,6 @@ def _sets(outside: OutsideModel, how: Preprocessing, cache: Path) -> tuple[Image
     return both(f"folder:{held_out.with_name('train')}", f"folder:{held_out}")
 
 
-def _takes_colour(module: Any, how: Preprocessing) -> bool:
-    """Whether the normalisation, or else the first convolution, has three channels."""
-    given = [len(values) for values in (how.mean, how.std) if values is not None and len(values) > 1]
-    parts = module.modules() if isinstance(module, nn.Module) else ()
-    own = [part.in_channels for part in parts if isinstance(part, nn.Conv2d)]
-    return next(iter([*given, *own]), None) == 3
-
-
 def _unknown(outside: OutsideModel, data: RunData, how: Preprocessing, cache: Path) -> ImageSet | None:
     if outside.unknown is None:
         return None
@@ -378,9 +378,10 @@ def _placed(outside: OutsideModel, module: nn.Module, say: Say) -> nn.Module:
 
 def _preprocessing(outside: OutsideModel, found: Preprocessing) -> Preprocessing:
     """The given preprocessing; missing values come from the model."""
-    given = {name: getattr(outside, name) for name in ("mean", "std") if getattr(outside, name) is not None}
-    for name, values in given.items():
-        check_of_unit_images(name, values)
+    names = ("mean", "std", "interpolation")
+    given = {name: getattr(outside, name) for name in names if getattr(outside, name) is not None}
+    for name in given.keys() & {"mean", "std"}:
+        check_of_unit_images(name, given[name])
     if outside.size is not None:
         check_count("size", outside.size)
     if outside.crop is not None and outside.size is None and found.size is None:

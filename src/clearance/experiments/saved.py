@@ -150,15 +150,24 @@ def _with_priors(model: Classifier, method: Method, train: ImageSet) -> Classifi
     return model
 
 
+def check_square(model: str, shape: tuple[int, int, int]) -> None:
+    """Raise ValueError for images that a model of the catalogue cannot take.
+
+    >>> check_square("small-cnn", (3, 32, 32))
+    """
+    _, height, width = shape
+    if height != width and started_from(model) is None:
+        raise ValueError(
+            f"model {model!r} takes square images; these are {width}x{height}. Give the side: size, or --size."
+        )
+
+
 def empty_model(
     model: str, method: Method, shape: tuple[int, int, int], class_count: int, seed: int = 0
 ) -> Classifier:
     """A classifier of this form without data, to load weights into."""
-    channels, height, width = shape
-    if height != width:
-        raise ValueError(
-            f"model {model!r} takes square images; got {height} x {width}. Use a folder with --size."
-        )
+    check_square(model, shape)
+    channels, height, _ = shape
     with torch.random.fork_rng(devices=[]):  # leaves the caller's random numbers unchanged
         torch.manual_seed(derived_seed(seed, "extractor"))
         extractor = _extractor(model, method, channels, height)

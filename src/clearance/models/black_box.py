@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearance.data.preprocessing import preprocessing_of
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
 from clearance.models.cut import two_logits
@@ -73,6 +74,8 @@ def boxed(
     answers = Answers(call)
     model = Classifier(answers, nn.Identity())
     model.mean, model.std = centre, scale
+    model.example_size = (example.shape[2], example.shape[3])
+    model.preprocessing = None if preprocessing is None else preprocessing_of(preprocessing)
     model.training = answers.training
     with evaluating(model):
         logits = _first(model, example)
@@ -109,6 +112,11 @@ class Answers(nn.Module):
         answer = self.call(images)
         found = next(iter(logits_entries(answer).values()), answer)
         logits = torch.as_tensor(found).to(images.device)
+        if logits.ndim == 1 and not logits.is_floating_point():
+            raise ValueError(
+                f"`call` must give logits, one of each class; got whole numbers ({logits.dtype}), as of classes. Give "
+                "what is before its argmax."
+            )
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         if logits.ndim == 1 or logits.shape[1:] == (1,):
             logits = two_logits(logits)

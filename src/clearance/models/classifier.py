@@ -126,6 +126,7 @@ class Classifier(nn.Module):
     mean: Tensor
     std: Tensor
     preprocessing: Preprocessing | None = None  # of pictures, where a model came with it
+    example_size: tuple[int, int] | None = None  # height and width of the images that it was wrapped with
     cut: str | None = (
         None  # where a module was wrapped, the name of its head; empty where its input is no one vector
     )

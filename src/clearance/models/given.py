@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearance.data.preprocessing import preprocessing_of
+from clearance.data.preprocessing import Preprocessing, preprocessing_of
 
 _LARGEST = {"mean": 1.0, "std": 2.0}  # for images in [0, 1]; larger values mean images up to 255
 
@@ -42,11 +42,13 @@ def normalisation_of(
         ValueError: As :func:`wrap` does.
     """
     if preprocessing is not None:
+        found = preprocessing_of(preprocessing)
+        if isinstance(preprocessing, Preprocessing) and (found.mean, found.std) == (None, None):
+            return normalisation_of(example, mean, std)  # it is about sizes alone
         if (mean, std) != (0.0, 1.0):
             raise ValueError(
                 f"give `preprocessing`, or `mean` and `std`, not both; got `preprocessing`, mean {mean} and std {std}."
             )
-        found = preprocessing_of(preprocessing)
         if found.mean is None or found.std is None:
             raise ValueError(
                 f"`preprocessing` must hold mean and std; got a {type(preprocessing).__name__} without. Give `mean` "

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import did_you_mean
+from clearance.data.preprocessing import preprocessing_of
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier, in_precision_of
 from clearance.models.cut import MapHead, SummedHeads, TwoLogits, UntilHead, UntilHeads, UntilMap
@@ -59,7 +60,8 @@ def wrap(
         mean: As in the module's training: subtracted from images in [0, 1], one value or one per channel.
         std: Divides images after that, likewise; above 0.
         preprocessing: Instead of `mean` and `std`, an object that holds them: a timm model or its `pretrained_cfg`,
-            torchvision's ``weights.transforms()``, an image processor (:func:`clearance.data.preprocessing_of`).
+            torchvision's ``weights.transforms()``, an image processor (:func:`clearance.data.preprocessing_of`); or a
+            ``clearance.data.Preprocessing``. Audits resize and crop the pictures of folders and Datasets as it says.
         verbose: Print one line: head, number of features, and the proof.
 
     Shapes:
@@ -114,6 +116,8 @@ def wrapped(
     received = _check_head_input(name, [call for call in calls if call.module is part], len(example))
     seen = _Seen(module, inputs, entries, calls, name, part, received, chosen=head is None)
     model, line = _proved(seen, example, mean_tensor, std_tensor)
+    model.example_size = (example.shape[2], example.shape[3])
+    model.preprocessing = None if preprocessing is None else preprocessing_of(preprocessing)
     return model, f"wrap: {compiled}{line}"
 
 

@@ -131,8 +131,8 @@ PAGE = AuditPage(
         "largest_class": Term(
             "Share of the largest class",
             "The share of the test images that are of the class with the most of them.",
-            "This row is there only where the network is hardly better than always naming that class: at the lower "
-            "end of its interval the accuracy leaves nine tenths of the errors of that rule.",
+            "This row is there only where the network is hardly better than always naming that class: it makes "
+            "at least nine tenths of the errors of that rule.",
             "Where one class is most of the images, a useful network may be near it: see the recall of each class.",
         ),
         "not_finite": Term(

@@ -29,6 +29,8 @@ def _confident(findings: Findings) -> list[Finding]:
     said = Markup("{} of the {} errors have a confidence of {} or more.").format(
         with_ends(row), data(row.n, "count"), data(float(row.context["confidence"]), "fraction", half=0.05)
     )
+    if row.value == 0:
+        return [Finding(TITLE, "information", said)]
     shown = [
         Gallery("The most confident mistakes", _shots(record)[:ON_FIRST_SCREEN], folded=True)
         for record in firsts(findings, AUDIT, "confident").values()

@@ -29,6 +29,10 @@ def input_findings(findings: Findings) -> list[Finding]:
         return []
     if gain is None or gain.low is None:
         said = Markup("None of the usual ways to prepare images gives a higher accuracy: {}.")
+        if measured.value > 0:
+            said = Markup(
+                "None of the usual ways to prepare images gives a significantly higher accuracy: {}."
+            )
         if measured.low is not None and measured.low > 0:
             return []  # a new last layer gains more, and is named
         return [Finding(TITLE, "fine", said.format(points_with_ends(measured)))]
