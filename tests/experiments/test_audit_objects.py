@@ -127,12 +127,14 @@ def test_pictures_of_another_size_than_the_example_are_refused_until_one_says_ho
     ):
         cl.audit(model, **folder, audits=["accuracy"], verbose=False)
     how = cl.data.Preprocessing(size=8, short_side=8)
-    for said in ({"mean": 0.3, "std": 0.3}, {}):
-        whole = how if said else cl.data.Preprocessing((0.3,), (0.3,), 8, 8)
-        model = cl.wrap(net, example=example, preprocessing=whole, verbose=False, **said)
+    whole = cl.data.Preprocessing((0.3,), (0.3,), 8, 8)
+    test = open_images(folder["test"], how)
+    right = (net((test.images - 0.3) / 0.3).argmax(1) == test.labels).double().mean()
+    for model in (
+        cl.wrap(net, example=example, mean=0.3, std=0.3, preprocessing=how, verbose=False),
+        cl.wrap(net, example=example, preprocessing=whole, verbose=False),
+    ):
         card = cl.audit(model, **folder, audits=["accuracy"], verbose=False)
-        test = open_images(folder["test"], how)
-        right = (net((test.images - 0.3) / 0.3).argmax(1) == test.labels).double().mean()
         assert error_of(card) == pytest.approx(1 - float(right))
 
 
