@@ -3,6 +3,7 @@
 import json
 import platform
 import re
+import shutil
 import sys
 from typing import ClassVar
 
@@ -249,15 +250,16 @@ SHEETS = ("--audits", "accuracy,mistakes,boundary_distance,out_of_distribution",
 def written(work, tmp_path_factory):
     """Folders of the same audit, without and with pictures."""
     folders = {}
+    others = tmp_path_factory.mktemp("other") / USER  # a folder that is called like its owner
+    shutil.copytree(work / "things", others)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(work)
         patch.setenv("USER", USER)
         patch.setenv("LOGNAME", USER)
         for name, options in (("without", ("--no-include-images",)), ("with", ())):
             folders[name] = tmp_path_factory.mktemp(name)
-            # a folder that is called like its owner
             status, _, complaint = audit(
-                work, folders[name], *SHEETS, "--unknown", f"folder:{work.parent}", *options
+                work, folders[name], *SHEETS, "--unknown", f"folder:{others}", *options
             )
             assert (status, complaint) == (0, OWN_WEIGHTS)
     return folders

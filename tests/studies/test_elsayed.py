@@ -104,7 +104,7 @@ class TestNoise:
         rows = verdicts(tmp_path)
         assert list(rows) == SHEET
         for name in ("1", "2a", "2b"):
-            assert rows[name]["verdict"] == "not judged"
+            assert rows[name]["verdict"] == "not comparable"
             assert rows[name]["readings"][0]["compared"][0]["seeds"] == 1
         assert rows["4"]["run"] == "python -m papers elsayed_2018 --only small-data --dataset digits"
         assert rows["15"]["reason"] == "judged by --only white-box"
