@@ -326,8 +326,21 @@ def with_tables(text: str, folder: Path) -> str:
 def _rows(what: str, folder: Path) -> str:
     files, rows, columns = ([one.strip() for one in part.split(";")] for part in what.split(":"))
     tables = [_first_table((folder / name).read_text("utf-8")) for name in files]
-    cells = [[" / ".join(one[row][column] for one in tables) for column in columns] for row in rows]
+    cells = [[_beside([one[row][column] for one in tables]) for column in columns] for row in rows]
     return markdown_table([["", *columns], *([row, *own] for row, own in zip(rows, cells, strict=True))])
+
+
+def _beside(cells: list[str]) -> str:
+    """Cells of several tables as one, with a common unit once.
+
+    >>> _beside(["2.3 %", "1.3 %"]), _beside(["∞", "0.1 nats"])
+    ('2.3 / 1.3 %', '∞ / 0.1 nats')
+    """
+    units = {re.sub(rf"^{NUMBER}", "", cell) for cell in cells}
+    if len(units) == 1:
+        (unit,) = units
+        cells = [*(cell.removesuffix(unit) for cell in cells[:-1]), cells[-1]]
+    return " / ".join(cells)
 
 
 def _first_table(text: str) -> dict[str, dict[str, str]]:

@@ -137,7 +137,7 @@ def test_rows_of_a_table_are_those_of_the_ledgers(tmp_path):
     page = "<!-- rows of a.md; b.md: y, z; x: error; time -->\n<!-- end of rows -->\n"
     found = with_tables(page, tmp_path)
     assert found.splitlines()[1:-1] == [
-        "|  | error | time |", "| --- | --- | --- |", "| y, z | 4 % / 4 % | 2 / 2 |", "| x | 2 % / 3 % | 1 / 1 |"
+        "|  | error | time |", "| --- | --- | --- |", "| y, z | 4 / 4 % | 2 / 2 |", "| x | 2 / 3 % | 1 / 1 |"
     ]  # fmt: skip
     assert with_tables(found.replace("3 %", "5 %"), tmp_path) == found
 
