@@ -133,6 +133,7 @@ def test_pictures_of_another_size_than_the_example_are_refused_until_one_says_ho
     for model in (
         cl.wrap(net, example=example, mean=0.3, std=0.3, preprocessing=how, verbose=False),
         cl.wrap(net, example=example, preprocessing=whole, verbose=False),
+        cl.wrap(net, example=torch.rand(2, 3, 16, 16), preprocessing=whole, verbose=False),
     ):
         card = cl.audit(model, **folder, audits=["accuracy"], verbose=False)
         assert error_of(card) == pytest.approx(1 - float(right))

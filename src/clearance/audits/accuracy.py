@@ -32,8 +32,8 @@ class Accuracy(Audit):
     order is better than the given one for every poor network.
 
     Where it is hardly better than always naming the largest class of the test images, ``largest_class`` is the share of
-    that class: where it leaves nine tenths of the errors of that rule. It
-    is left out where the outputs are in another order, or all test images are of one class.
+    that class: where it makes at least nine tenths of the errors of that rule. It is left out where the outputs are
+    in another order, or all test images are of one class.
 
     Misleads as a comparison of two models audited on the same images: their intervals overlap more than the
     models differ; compare over seeds, paired.

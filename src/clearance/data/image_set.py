@@ -598,6 +598,18 @@ def image_digests(data: "ImageSet", start: str = "") -> list[bytes]:
     return kept[start]
 
 
+def shared_images(data: "ImageSet", others: "ImageSet") -> int:
+    """How many images of a set are also in another one, pixel for pixel.
+
+    >>> from clearance.data import gaussian_images
+    >>> data = gaussian_images(per_class=2)
+    >>> shared_images(data.subset([0, 1]), data), shared_images(data, gaussian_images(per_class=2, seed=1))
+    (2, 0)
+    """
+    known = set(image_digests(others))
+    return sum(image in known for image in image_digests(data))
+
+
 def digests_of_each(images: Iterable[Tensor], start: str = "") -> Iterator[bytes]:
     """SHA-256 of every image's pixels; it does not depend on the image's position or on other images.
 

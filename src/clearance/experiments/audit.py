@@ -21,7 +21,7 @@ from clearance._text import visible
 from clearance.attacks.attack import CHUNK as BATCH
 from clearance.audits import Audit, MinimalPerturbation
 from clearance.data import ImageSet, open_images
-from clearance.data.image_set import image_digests
+from clearance.data.image_set import shared_images
 from clearance.data.intake import in_colour
 from clearance.data.stored import StoredImageSet
 from clearance.experiments.audit_plan import (
@@ -427,8 +427,7 @@ def check_held_out(data: RunData) -> None:
     if any(isinstance(part, StoredImageSet) for part in (data.train, data.test)):
         shared = len(data.test) if data.train.digest() == data.test.digest() else 0
     else:
-        known = set(image_digests(data.train))
-        shared = sum(image in known for image in image_digests(data.test))
+        shared = shared_images(data.test, data.train)
     if shared == len(data.test):
         raise ValueError(
             f"`test` must be images that the model was not trained on; got the {shared} images of `train`, or some "
@@ -444,15 +443,17 @@ def check_held_out(data: RunData) -> None:
 
 
 def _check_size(model: Classifier, given: Any, found: ImageSet) -> None:
-    """Raise for pictures of another size than those that the model was wrapped with: nobody said how to resize them."""
-    size = model.example_size
-    if not isinstance(given, str) or size is None or found.shape[1:] == size:
+    """Raise for pictures of another size than the model's example, where nobody said how to resize them."""
+    size, how = model.example_size, model.preprocessing
+    pictures = isinstance(given, str) and given.startswith("folder:")
+    said = how is not None and how.size is not None
+    if not pictures or said or size is None or found.shape[1:] == size:
         return
     (height, width), (high, wide) = found.shape[1:], size
     raise ValueError(
-        f"the images of {given} are {width}x{height}, and the example of the model was {wide}x{high}. Say how its "
-        f"pictures are resized, in wrap(..., preprocessing=clearance.data.Preprocessing(size={high}, "
-        f"short_side={high})), or give it an example of the right size."
+        f"the pictures of {given} are {width}x{height}, and the example of the model was {wide}x{high}. Say how "
+        f"they are resized, in wrap(..., preprocessing=clearance.data.Preprocessing(size={min(size)}, "
+        f"short_side={min(size)})), or give an example of the right size."
     )
 
 

@@ -15,7 +15,7 @@ from clearance.audits import Audit
 from clearance.audits._samples import first_half
 from clearance.audits.rejection import check_enough
 from clearance.data import ImageSet, Preprocessing
-from clearance.data.image_set import image_digests
+from clearance.data.image_set import shared_images
 from clearance.data.intake import open_unlabelled
 from clearance.data.slices import read_slices
 from clearance.data.stored import StoredImageSet
@@ -280,8 +280,7 @@ def _check_strange(unknown: ImageSet, test: ImageSet) -> None:
     """Raise if more than a few of the unknown images are test images; sets that stay on disk are not read for it."""
     if any(isinstance(part, StoredImageSet) for part in (unknown, test)):
         return
-    known = set(image_digests(test))
-    shared = sum(image in known for image in image_digests(unknown))
+    shared = shared_images(unknown, test)
     if shared > SHARED * len(unknown):
         raise ValueError(
             f"`unknown` must be images of other classes than the model's; {shared} of these {len(unknown)} are test "

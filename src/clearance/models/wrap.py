@@ -74,7 +74,8 @@ def wrap(
         ValueError: If `example` is not such a batch; if the module fails on it, returns no logits, or differs
             between two runs; if the head does not exist, does not run, runs twice, receives anything but one
             tensor (B, D) or (B, C, H, W), changes it in place, or shares a parameter with the rest; if its
-            output is not the module's output; if `preprocessing` is given with `mean` or `std`, or holds neither.
+            output is not the module's output; if `preprocessing` holds no mean and std, unless it is a
+            ``Preprocessing``, or `mean` or `std` are given beside those that it holds.
 
     Warns:
         UserWarning: If `mean` and `std` are given although the module seems to normalise its input.
