@@ -14,8 +14,11 @@ import clearance as cl
 from clearance.audits import Calibration, OutOfDistribution, Subject
 from clearance.audits.out_of_distribution import neighbour_score
 from clearance.cli.__main__ import main
+from clearance.experiments.audit import AuditRequest, Target, run_audit
+from clearance.experiments.build import RunData
 from clearance.experiments.class_order import in_order_of
 from clearance.experiments.export import export
+from clearance.models.black_box import black_box
 
 
 def trained():
@@ -69,6 +72,35 @@ def test_without_a_threshold_it_does_not_say_that_an_image_is_like_the_training_
     model = cl.wrap(module, example=test.images[:4], verbose=False)
     export(Subject(model, cl.load_dataset("digits"), test), [], tmp_path)
     assert [usual for _, _, usual in reader(tmp_path)(module, tmp_path)(test.images)] == [None] * 5
+
+
+def test_a_head_without_one_module_of_features_needs_no_folder(tmp_path):
+    test = cl.load_dataset("digits", "test")
+    module = nn.Sequential(nn.Conv2d(1, 10, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    model = cl.wrap(module.eval(), example=test.images[:4], verbose=False)
+    export(Subject(model, cl.load_dataset("digits"), test), [], tmp_path / "new")
+    assert len(reader(tmp_path / "new")(module, tmp_path / "new")(test.images)) == len(test)
+
+
+def one_logit(images):
+    return cl.wrap(nn.Sequential(nn.Flatten(), nn.Linear(64, 1)).eval(), example=images, verbose=False)
+
+
+def boxed(images):
+    return black_box(nn.Sequential(nn.Flatten(), nn.Linear(64, 2)).eval(), example=images, verbose=False)
+
+
+@pytest.mark.parametrize(("model", "what"), [(one_logit, "one logit for two classes"), (boxed, "a black box")])
+def test_what_the_reader_would_misread_is_refused_before_any_audit(tmp_path, model, what):
+    test = cl.load_dataset("digits", "test")
+    binary = (test.images, (test.labels > 4).long())
+    with pytest.raises(ValueError, match=f"`export` must .* got .*{what}"):
+        run_audit(
+            Target(model(test.images[:4]), RunData(*[cl.data.open_images(binary)] * 2), (), 0, "net"),
+            AuditRequest(export=tmp_path / "new"),
+            lambda _: "",
+        )
+    assert not (tmp_path / "new").exists()
 
 
 def test_classes_confidence_and_rejection_are_those_of_the_audit(exported):

@@ -37,7 +37,7 @@ from clearance.experiments.audit_progress import AuditProgress, shown
 from clearance.experiments.auditing import IMPOSSIBLE, Budget, Done, bounded_audits, seconds_of, subject_of
 from clearance.experiments.build import RunData
 from clearance.experiments.class_order import few_images, in_order_of
-from clearance.experiments.export import export
+from clearance.experiments.export import check_exportable, export
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.grid import Engine
 from clearance.experiments.provenance import described, report_with
@@ -386,6 +386,8 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
     began = time.monotonic()
     budget = None if request.budget is None else Budget(seconds_of(request.budget))
     found = source if isinstance(source, Target) else source.target(request)
+    if request.export is not None:
+        check_exportable(found.model)
     seconds = {READING: time.monotonic() - began}
     with spread_over(request.engine) as workers:
         subject = subject_of(found.model, found.data, found.seed, found.cache, workers)

@@ -11,6 +11,8 @@ from clearance._files import write_bytes
 from clearance.audits import Findings, OutOfDistribution, Subject
 from clearance.audits.rejection import LEAST
 from clearance.models import Classifier
+from clearance.models.black_box import lacks
+from clearance.models.cut import TwoLogits
 
 SETTINGS, FEATURES, READER = "deploy.json", "features.pt", "reader.py"
 
@@ -22,6 +24,9 @@ def export(subject: Subject, findings: list[Findings], folder: Path) -> str:
     `out_of_distribution`; ``features.pt`` has the features of the training images that it compares with. Returns one
     line on what was written.
 
+    Raises:
+        ValueError: See :func:`check_exportable`.
+
     >>> import tempfile
     >>> from torch import nn
     >>> from clearance.data import gaussian_images
@@ -32,6 +37,8 @@ def export(subject: Subject, findings: list[Findings], folder: Path) -> str:
     ...     sorted(file.name for file in Path(place).iterdir())
     ['deploy.json', 'features.pt', 'reader.py']
     """
+    check_exportable(subject.model)
+    folder.mkdir(parents=True, exist_ok=True)
     model, found = subject.model, _of_model(subject)
     rows = (
         m for one in findings for m in one.measurements if (m.audit, m.name) == ("calibration", "temperature")
@@ -46,13 +53,25 @@ def export(subject: Subject, findings: list[Findings], folder: Path) -> str:
         known, threshold = audit.fitted(subject)
         cosine = 1 + threshold  # of a score that is minus half a squared distance on the unit sphere
         found |= {"head": head, "neighbours": min(audit.neighbours, len(known)), "threshold": cosine}
-        folder.mkdir(parents=True, exist_ok=True)
         torch.save(known.float().cpu(), folder / FEATURES)
         said.append(f"threshold {cosine:.3g} (cosine to features at {head!r})")
     write_bytes(folder / SETTINGS, (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
     reader = resources.files("clearance.experiments").joinpath("deployed_reader.py").read_bytes()
     write_bytes(folder / READER, reader)
     return f"exported: {', '.join(said)}; read them with {READER}, which needs torch alone"
+
+
+def check_exportable(model: Classifier) -> None:
+    """Raise for a model whose outputs ``reader.py`` would misread.
+
+    Raises:
+        ValueError: If the model is a black box, or has one logit for two classes.
+    """
+    if lacks(model) or isinstance(model.head, TwoLogits):
+        raise ValueError(
+            "`export` must be used with a module that gives one logit per class; got "
+            f"{'a black box' if lacks(model) else 'a module with one logit for two classes'}. Audit it without `export`."
+        )
 
 
 def _of_model(subject: Subject) -> dict[str, Any]:
