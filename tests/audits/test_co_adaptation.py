@@ -115,6 +115,16 @@ def test_class_means_are_those_of_scikit_learn(found, train, held_out, audit):
             )
 
 
+def test_the_nearest_mean_of_classes_that_have_images_is_named(train, held_out):
+    lacking = train.subset((train.labels != 1).nonzero().flatten())
+    audit = CoAdaptation(per_class=(1,), repetitions=(2,), hidden=(4,))
+    found = by_key(audit(pixels(), lacking, held_out, seed=SEED))
+    centroid = NearestCentroid().fit(lacking.images.flatten(1).numpy(), lacking.labels.numpy())
+    wrong = centroid.predict(held_out.images.flatten(1).numpy()) != held_out.labels.numpy()
+    for head in ("class mean", "class mean, pixels"):
+        assert found["error", head, len(lacking)].value == pytest.approx(wrong.mean())
+
+
 @pytest.mark.parametrize("head", ["nearest pixel", "class mean, pixels", "nearest neighbour"])
 def test_untrained_heads_are_those_of_scikit_learn(found, train, held_out, audit, head):
     def points(data):  # the features of this classifier are the pixels in another unit

@@ -39,11 +39,9 @@ def test_a_higher_severity_changes_more(name):
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 8, 8), (1, 1, 1), (3, 5, 9), (4, 6, 6)])
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 8, 8), (1, 1, 1), (3, 5, 9), (2, 4, 4), (4, 6, 6)])
 def test_any_shape_stays_what_it_is(name, shape):
     if shape[0] != 3 and CORRUPTIONS[name].colours:
-        return
-    if name == "JPEG" and shape[0] == 4:
         return
     images = torch.rand(2, *shape, generator=stream())
     found = applied(name, 5, images)

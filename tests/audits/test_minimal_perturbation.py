@@ -9,6 +9,7 @@ from torch import nn
 
 from clearance.audits import MinimalPerturbation, Subject
 from clearance.audits.minimal_perturbation import median_interval
+from clearance.audits.robustness import Target
 from clearance.data import ImageSet
 from clearance.models import Classifier
 
@@ -119,6 +120,19 @@ def test_a_network_that_is_always_wrong_has_nothing_left_to_flip():
     assert numbers["median_flip"].value == 0.0
     assert numbers["noise_flipped"].value == 1.0
     assert all(math.isfinite(m.value) for m in numbers.values())
+
+
+def test_where_nothing_flips_noise_may_change_everything(monkeypatch):
+    """The largest change of four pixels is 2 long, not 1."""
+    radii = []
+    monkeypatch.setattr(Target, "under_noise", lambda target, _, radius: radii.append(radius) or target.right)
+    constant = Classifier(nn.Flatten(), nn.Linear(4, 2))
+    with torch.no_grad():
+        constant.head.weight.zero_()
+        constant.head.bias.copy_(torch.tensor([0.0, 2.0]))
+    for norm in ("inf", "2"):
+        assert found(constant, two_pixels(DISTANCES), norm=norm)["median_flip"].value == math.inf
+    assert radii == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("count", [1, 5, 6, 40, 101])

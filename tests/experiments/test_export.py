@@ -90,7 +90,9 @@ def boxed(images):
     return black_box(nn.Sequential(nn.Flatten(), nn.Linear(64, 2)).eval(), example=images, verbose=False)
 
 
-@pytest.mark.parametrize(("model", "what"), [(one_logit, "one logit for two classes"), (boxed, "a black box")])
+@pytest.mark.parametrize(
+    ("model", "what"), [(one_logit, "one logit for two classes"), (boxed, "a black box")]
+)
 def test_what_the_reader_would_misread_is_refused_before_any_audit(tmp_path, model, what):
     test = cl.load_dataset("digits", "test")
     binary = (test.images, (test.labels > 4).long())

@@ -16,7 +16,7 @@ from clearance.data import Augmentation, ImageSet, gaussian_images
 from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP, GaussianMixtureHeads, GradientHeads, HeadStack, HeadTraining, train_heads
 from clearance.heads.train import TrainedHeads
-from clearance.losses import CrossEntropyLoss, Loss, TrainingWarning
+from clearance.losses import CenterLoss, CrossEntropyLoss, Loss, TrainingWarning
 from clearance.models import Classifier, extract_features
 from clearance.research import generator
 from clearance.runs import flatten, unflatten
@@ -131,6 +131,15 @@ def test_a_loss_that_reads_more_than_logits_meets_each_head_once(data, watched, 
     for k, head in enumerate(loss.heads):
         assert torch.equal(head(features), stack[k](features))
         assert not any(p.requires_grad for p in head.parameters())
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_batch_counts_once_however_many_heads_ask(data, make_model, sgd):
+    """The means of a center loss that is told after each step are not said to stay."""
+    loss = CenterLoss(6, 3, update="paper")
+    training = begin(FOCA(loss, per_class=2, heads=60), make_model(), data, sgd)
+    for _ in range(3):
+        training.step(data.images, data.labels)
 
 
 def test_features_and_heads_are_detached_from_one_another(data, watched, make_model, sgd):

@@ -237,8 +237,8 @@ def pixels_of(subject: Subject) -> Cloud:
 
 def class_mean_errors(cloud: Cloud, rows: Tensor) -> Tensor:
     """Errors of the nearest class mean of each of r partial sets, row numbers (r, n); shape (r,)."""
-    means = [class_means(cloud.train[r][None], cloud.labels[r][None], cloud.classes)[0] for r in rows]
-    return cloud.errors(torch.stack([nearest_class_mean(m, cloud.test) for m in means]))
+    found = [class_means(cloud.train[r], cloud.labels[r]) for r in rows]
+    return cloud.errors(torch.stack([there[nearest_class_mean(means, cloud.test)] for there, means in found]))
 
 
 def nearest_neighbour_errors(cloud: Cloud, rows: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
@@ -75,12 +76,17 @@ def _jpeg(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:
     found = []
     for image in images:
         pixels = (255 * image).round().to(torch.uint8).permute(1, 2, 0).numpy()
-        file = io.BytesIO()
-        picture = Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0])
-        picture.save(file, "JPEG", quality=int(strength))
-        again = np.array(Image.open(file), dtype=np.float32) / 255
-        found.append(torch.from_numpy(again).reshape(pixels.shape).permute(2, 0, 1))
+        colour = pixels.shape[2] == 3
+        pictures = [pixels] if colour else [pixels[:, :, k] for k in range(pixels.shape[2])]
+        again = torch.stack([_saved_as_jpeg(picture, int(strength)) for picture in pictures])
+        found.append(again[0].permute(2, 0, 1) if colour else again)
     return torch.stack(found)
+
+
+def _saved_as_jpeg(picture: NDArray[np.uint8], quality: int) -> Tensor:
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "JPEG", quality=quality)
+    return torch.from_numpy(np.array(Image.open(file), dtype=np.float32) / 255)
 
 
 def _pixelate(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:

@@ -115,9 +115,9 @@ class HighConfidenceAdversarials(Audit):
         A network whose logits are not finite is not attacked: its images count as wrong unchanged.
         """
         if temperature == torch.inf:
-            return some.images, torch.zeros(len(some))
+            return some.images, torch.zeros(len(some), device=some.labels.device)
         if temperature == 0:
-            return some.images, torch.full((len(some),), torch.inf)
+            return some.images, torch.full((len(some),), torch.inf, device=some.labels.device)
         ascent = TargetedAscent(
             confidence=self.confidence,
             step=self.grey_levels / 255,

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from clearance._checks import check_choice, check_count
 from clearance.attacks.attack import CHUNK, Model
+from clearance.attacks.balls import of_all_pixels
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.square import SquareSearch
 from clearance.attacks.transfer import straight_through
@@ -109,9 +110,9 @@ class MinimalPerturbation(Audit):
 
     def _at(self, subject: Subject, radius: float, target: Target, distances: Tensor) -> tuple[int, int]:
         """How many right images noise of this radius flips, and how many farther ones a search without gradients."""
-        if not math.isfinite(radius):
-            radius = 1.0  # everything may change
         norm = float(self.norm)
+        if not math.isfinite(radius):
+            radius = of_all_pixels(target.images, norm)
         flipped = int((target.right & ~target.under_noise(norm, radius)).sum())
         farther = torch.zeros_like(target.right)
         farther[target.right.nonzero().flatten()[distances > radius]] = True

@@ -68,9 +68,9 @@ def check_exportable(model: Classifier) -> None:
         ValueError: If the model is a black box, or has one logit for two classes.
     """
     if lacks(model) or isinstance(model.head, TwoLogits):
+        got = "a black box" if lacks(model) else "a module with one logit for two classes"
         raise ValueError(
-            "`export` must be used with a module that gives one logit per class; got "
-            f"{'a black box' if lacks(model) else 'a module with one logit for two classes'}. Audit it without `export`."
+            f"`export` must be used with a module that gives one logit per class; got {got}. Audit it without `export`."
         )
 
 

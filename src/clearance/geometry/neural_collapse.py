@@ -109,5 +109,5 @@ def nc4(predicted: Tensor, features: Tensor, means: Tensor) -> float:
     >>> nc4(torch.tensor([0, 0]), torch.tensor([[1.0], [9.0]]), means)
     0.5
     """
-    nearest = nearest_class_mean(means[None], features.to(means.dtype))[0]
+    nearest = nearest_class_mean(means, features.to(means.dtype))
     return float((predicted != nearest).double().mean())

@@ -51,7 +51,8 @@ class Hyperplane:
         w = w[0] if w.ndim == 2 and len(w) == 1 else w
         if w.ndim != 1 or not len(w):
             raise ValueError(
-                f"`weight` must have shape (d,); got {tuple(w.shape)}; for several classes use class_plane."
+                f"`weight` must have shape (d,); got {tuple(w.shape)}. Between classes k and j of several it is "
+                "weight[j] - weight[k], with the bias bias[j] - bias[k]."
             )
         b = as_float64(bias)
         if b.numel() != 1:

@@ -1,8 +1,9 @@
 """The contract of a loss: what it takes, returns and declares, and when it warns that training fails."""
 
+import contextlib
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,7 @@ class Loss(nn.Module):
     reads_logits_only: bool = False
     sample_loss: Callable[[Tensor, Tensor], Tensor] | None = None
     _watched = True  # a part of a sum is not
+    _repeated = False
     _without_steps: str | None = None  # what goes wrong if `after_step` is never called; None if nothing does
     _batches_in_all = _batches_since_step = 0
     _first_weights: Tensor | None = None
@@ -87,15 +89,29 @@ class Loss(nn.Module):
             raise TypeError(
                 f"forward of {type(self).__name__} must return LossTerms({{'name': loss}}); got {type(terms).__name__}."
             )
-        if self.training and self._watched and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            self._watch.note(
-                given[0] if given else named["outputs"],
-                given[1] if len(given) > 1 else named["labels"],
-                terms,
-            )
-        if self.training and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            self._count_batch(given[0] if given else named["outputs"])
+        if (
+            self.training
+            and not self._repeated
+            and torch.is_grad_enabled()
+            and not torch.compiler.is_compiling()
+        ):
+            outputs = given[0] if given else named["outputs"]
+            if self._watched:
+                self._watch.note(outputs, given[1] if len(given) > 1 else named["labels"], terms)
+            self._count_batch(outputs)
         return terms
+
+    @contextlib.contextmanager
+    def repeated(self) -> Iterator[None]:
+        """Calls with a batch that was counted already, for another head."""
+        here = [part for part in self.modules() if isinstance(part, Loss)]
+        for part in here:
+            part._repeated = True
+        try:
+            yield
+        finally:
+            for part in here:
+                part._repeated = False
 
     def extra_repr(self) -> str:
         """The settings: public attributes."""

@@ -47,13 +47,14 @@ class SumLoss(Loss):
                 raise TypeError(f"`parts` must hold losses; got {type(part).__name__} under {name!r}.")
             if not isinstance(name, str) or not name.isidentifier() or hasattr(nn.ModuleDict, name):
                 raise ValueError(f"`parts` must have names such as 'softmax' or 'margin'; got {name!r}.")
-            part._watched = False  # the sum is
         self._still = max(part._still for part in parts.values())
         self._takes_probabilities = all(part._takes_probabilities for part in parts.values())
         self.weights = dict.fromkeys(parts, 1.0) | dict(weights or {})
         for name, weight in self.weights.items():
             check_choice("weights", name, parts)
             check_non_negative("weights", weight)
+        for part in parts.values():
+            part._watched = False  # the sum is
         self.parts = nn.ModuleDict(parts)
         self.layers = tuple(dict.fromkeys(layer for part in parts.values() for layer in part.layers))
         self.reads_logits_only = all(part.reads_logits_only for part in parts.values())
