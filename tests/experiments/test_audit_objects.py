@@ -69,7 +69,8 @@ def test_all_of_them_and_one_with_settings():
     found = {audit.name: audit for audit in AuditPlan.of(["all", own], unknown=False).audits}
     assert {*found} == {*AUDITS} - {"out_of_distribution"}
     assert found["robustness"] is own
-    assert {*AuditPlan.of(["all"]).names} == {*AUDITS}
+    for asked in (["all"], ["all", "few-labels"], ["accuracy", "all"]):
+        assert {*AuditPlan.of(asked).names} == {*AUDITS}
 
 
 def test_an_audit_that_nobody_else_knows(model):

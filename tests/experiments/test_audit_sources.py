@@ -5,14 +5,20 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
+import clearance as cl
 from clearance.attacks import APGD, transferred
+from clearance.data import gaussian_images
 from clearance.experiments.audit import AuditRequest, Target, run_audit
 from clearance.experiments.grid import plans_of, run_grid
 from clearance.experiments.method import Method
 from clearance.experiments.provenance import full_settings
 from clearance.experiments.run import RunPlan, kept_findings, run_method, sources_of
 from clearance.experiments.saved import load_model
+from clearance.losses import HingeLoss
+from clearance.models import Classifier
+from clearance.training import EndToEnd
 
 RADIUS, STEPS = 0.2, 2
 
@@ -114,6 +120,28 @@ def test_a_grid_trains_sources_first_and_reports_none_of_them(sourced, data, tmp
     found = run_grid(plans_of(sourced()), data, tmp_path, None, heard)
     assert order == [("plain", 1000), ("plain", 0), ("gentle", 0)]
     assert [(one.note.method, one.note.seed) for one in found if one.note] == order[1:]
+
+
+def test_python_trains_no_network_that_the_recipe_does_not_describe():
+    train, test = gaussian_images(per_class=12, seed=0), gaussian_images(per_class=12, seed=1)
+
+    def compare(**given):
+        methods = {"plain": "plain", "mine": EndToEnd(HingeLoss())}
+        settings = {"robustness": {"source": given.pop("source")}}
+        cl.compare(
+            methods, train, test, seeds=1, epochs=1, audits=["robustness"], audit_settings=settings, **given
+        )
+
+    for source in ("mine", "plan"):
+        with pytest.raises(
+            ValueError,
+            match=r"`source of audit 'robustness', a method of plain settings` must be one of 'plain'",
+        ):
+            compare(source=source)
+    with pytest.raises(
+        ValueError, match=r"`model` must be a name where 'robustness'.*Robustness\(source=network\)"
+    ):
+        compare(source="plain", model=lambda: Classifier(nn.Flatten(), nn.Linear(64, 3)))
 
 
 def test_reports_name_the_source(sourced, data, tmp_path):

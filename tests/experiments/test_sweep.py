@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from clearance.experiments.auditing import LeftOut
 from clearance.experiments.compare import Comparison
 from clearance.experiments.grid import plans_of
 from clearance.experiments.method import Method
 from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe, tuned_recipe
-from clearance.experiments.run import run_method
+from clearance.experiments.run import RunFindings, run_method
 from clearance.experiments.sweep import (
     Sweep,
     at_values,
@@ -159,6 +160,12 @@ def test_from_python_it_is_the_same_words():
         compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="train_fraction=0.5,1")
     with pytest.raises(ValueError, match="`sweep` must"):
         compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="hidden=1,2")
+
+
+def test_a_failed_audit_says_at_which_value():
+    lost = RunFindings(None, (), (), left_out=(LeftOut("accuracy", "failed", "ValueError: no"),))
+    found = at_values([(0.1, lost), (0.2, lost)], parse_sweep("lr=0.1,0.2"))
+    assert [one.left_out[0].reason for one in found] == ["ValueError: no (lr 0.1)", "ValueError: no (lr 0.2)"]
 
 
 @pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")

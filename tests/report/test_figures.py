@@ -32,6 +32,18 @@ def pairs(x, y):
     return {(round(float(a), 9), round(float(b), 9)) for a, b in zip(x, y, strict=True)}
 
 
+def test_errors_of_a_few_in_ten_thousand_are_on_the_picture():
+    errors = [0.0004, 0.0003, 0.0002]
+    columns = {
+        "method": ["plain"] * 3, "head": ["retrained"] * 3, "cut": [USUAL] * 3, "samples": [10, 100, 1000], "error": errors,
+        "low": errors, "high": errors, "sets": [5] * 3, "spread": [0.0] * 3,
+    }  # fmt: skip
+    axes = partial_data(columns, "retrained", ["plain"], SIZE).axes[0]
+    low, high = axes.get_ylim()
+    assert low < 0.02 < 0.04 < high
+    assert len([tick for tick in axes.get_yticks() if low <= tick <= high]) >= 1
+
+
 def test_partial_data_draws_the_exhibit_and_nothing_else(comparison):
     findings = Findings(comparison, "digits")
     columns = made(findings).exhibit.columns

@@ -11,8 +11,10 @@ from clearance.records.store import Report
 from clearance.report.audits import sections, with_summaries
 from clearance.report.drawing import contact_sheet
 from clearance.report.findings import Findings
+from clearance.report.model_card import model_card
 from clearance.report.page import render_page
 from clearance.report.sweep import QUANTITIES, at_shown, over_setting
+from clearance.report.terminal import first_text
 from clearance.vocabulary import Exhibit, Measurement
 from report.section_parts import term_of
 
@@ -179,6 +181,18 @@ class TestSweep:
         ]
         found = {(column, line): text for (_, column, line), text in cells(section).items()}
         assert found["size of the logits", "plain training"].startswith("8.25")
+
+    def test_a_terminal_and_a_model_card_are_at_the_same_value(self):
+        recipe = {"sweep": {"field": "lr", "values": [0.1, 0.2], "shown": 0.2}}
+        wrong = {0.1: 0.9, 0.2: 0.1}
+        found = Report(recipe, {}, "made", "today", records=tuple(
+            Record("digits", "plain", 0, Measurement("accuracy", "error", error, "fraction", 100, better="lower",
+                                                     context={"split": "test", "lr": value}))
+            for value, error in wrong.items()
+        ))  # fmt: skip
+        for text in (first_text(found), model_card(found)):
+            assert "90" in text
+            assert "50" not in text
 
     def test_any_other_report_stays_as_it_is(self):
         plain = report(weights)

@@ -47,9 +47,8 @@ Data, input, performance, mistakes, corruptions, confidence, unknowns, attack. `
 cleanlab is installed.
 """
 
-ALL, FEW_LABELS = "all", "few-labels"
-GROUPS = {FEW_LABELS: ("co_adaptation", "linear_probe")}
-"""Names that stand for several audits, as `ALL` stands for all."""
+GROUPS = {"all": tuple(AUDITS), "few-labels": ("co_adaptation", "linear_probe")}
+"""Names that stand for several audits."""
 NEEDS_UNKNOWN = "out_of_distribution"
 SHARED = 0.05  # share of images that two sets may have in common: small pictures repeat by chance
 SOURCE, OTHER, VALIDATION = "source", "other", "validation"  # settings that a plan fills in, as are these:
@@ -289,7 +288,7 @@ def _check_strange(unknown: ImageSet, test: ImageSet) -> None:
 
 
 def _names(given: Sequence[str | Audit], own: Mapping[str, Audit]) -> tuple[str, ...]:
-    """The names, each once; ``"all"`` stands for all of the catalogue, followed by other given audits.
+    """The names, each once.
 
     >>> _names(["accuracy", "few-labels"], {})
     ('accuracy', 'co_adaptation', 'linear_probe')
@@ -299,8 +298,6 @@ def _names(given: Sequence[str | Audit], own: Mapping[str, Audit]) -> tuple[str,
         raise ValueError(
             f"`audits` must have each audit once; got {twice[0]!r} twice. Audit twice for two settings."
         )
-    if [name for name in names if name not in own] == [ALL]:
-        names = [*AUDITS, *own]
     return tuple(dict.fromkeys(each for name in names for each in GROUPS.get(name, (name,))))
 
 

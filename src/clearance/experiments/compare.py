@@ -16,7 +16,7 @@ from clearance._files import is_remote
 from clearance.audits import Audit
 from clearance.data.intake import open_images
 from clearance.experiments.audit import check_held_out
-from clearance.experiments.audit_plan import AuditPlan, Settings
+from clearance.experiments.audit_plan import SOURCE, AuditPlan, Settings
 from clearance.experiments.build import RunData, build_data, check_draws
 from clearance.experiments.engines import default_jobs
 from clearance.experiments.grid import (
@@ -82,8 +82,15 @@ class Comparison:
     def __post_init__(self) -> None:
         """Raise for invalid settings, before any training."""
         self.recipes()
-        if self.audits is None:
-            AuditPlan.of_recipe(self.recipe)
+        plan = AuditPlan.of_recipe(self.recipe) if self.audits is None else self.audits
+        for audit, source in plan.sources.items():
+            if self.model is not None:
+                raise ValueError(
+                    f"`model` must be a name where {audit!r} makes images on the network of a method; got a function. "
+                    "Give that network itself: Robustness(source=network)."
+                )
+            named = [name for name in self.recipe.methods if name not in self.ways]
+            check_choice(f"{SOURCE} of audit {audit!r}, a method of plain settings", source, named)
         if self.sweep is not None and self.sweep.of_data and self.data is not None:
             raise ValueError(
                 f"`sweep` of {self.sweep.field!r} changes the images, but the images are given here; make one "

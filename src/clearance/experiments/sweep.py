@@ -247,13 +247,18 @@ def with_swept_audits(recipe: Recipe) -> Recipe:
 
 
 def at_values(findings: Iterable[tuple[float, "RunFindings"]], sweep: Sweep) -> list["RunFindings"]:
-    """Findings with their value in the context, and in the note on how a run ended."""
+    """Findings with their value in the context, and in what is said of a run's end and of its failed audits."""
     found = []
     for value, one in findings:
         note = one.note
         if note is not None:
             note = dataclasses.replace(note, status=f"{note.status} ({sweep.field} {value:g})")
-        found.append(with_context(dataclasses.replace(one, note=note), {sweep.setting: value}))
+        failed = tuple(
+            dataclasses.replace(left, reason=f"{left.reason} ({sweep.field} {value:g})")
+            for left in one.left_out
+        )
+        kept = dataclasses.replace(one, note=note, left_out=failed)
+        found.append(with_context(kept, {sweep.setting: value}))
     return found
 
 

@@ -11,6 +11,7 @@ from clearance.report.audit_page import Finding
 from clearance.report.audits import all_findings
 from clearance.report.findings import Findings, datasets
 from clearance.report.names import model_name
+from clearance.report.sweep import at_shown
 from clearance.report.terminal import comparison_table
 
 
@@ -29,7 +30,7 @@ def model_card(report: Report) -> str:
     if how := _how(report):
         parts += ["### Testing Data, Factors & Metrics", how]
     parts.append("### Results")
-    views = [Findings(report, dataset) for dataset in datasets(report)]
+    views = [Findings(at_shown(report), dataset) for dataset in datasets(report)]
     audited = [(view, found) for view in views if (found := all_findings(view))]
     for view, found in audited:
         parts += _findings(view, found)

@@ -87,7 +87,7 @@ def first_text(report: Report, width: int = WIDTH) -> str:
     Nothing was measured.
     method
     """
-    findings = Findings(report, next(iter(datasets(report)), "no dataset"))
+    findings = Findings(at_shown(report), next(iter(datasets(report)), "no dataset"))
     found = all_findings(findings)
     if not found:
         return str(comparison_table(report))

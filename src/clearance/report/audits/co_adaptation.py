@@ -76,7 +76,7 @@ def _point(row: SummaryRow, head: str, cut: str = USUAL) -> dict[str, Any]:
     }
 
 
-PERCENTS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+PERCENTS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
 
 def partial_data(columns: Columns, head: str, methods: Sequence[str], size: tuple[float, float]) -> Figure:
@@ -153,7 +153,7 @@ def _partial_data_axes(axes: Axes, samples: Sequence[float], drawn: Sequence[flo
     axes.xaxis.set_minor_locator(NullLocator())
     if drawn and min(drawn) > 0:
         axes.set_yscale("log")
-        low, high = max(0.05, 0.7 * min(drawn)), min(100.0, 1.35 * max(drawn))
+        low, high = 0.7 * min(drawn), min(100.0, 1.35 * max(drawn))
         axes.set_ylim(low, high)
         axes.yaxis.set_major_locator(FixedLocator([tick for tick in PERCENTS if low <= tick <= high]))
         axes.yaxis.set_minor_locator(NullLocator())
