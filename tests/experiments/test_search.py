@@ -86,7 +86,7 @@ def searched(monkeypatch, data):
         monkeypatch.setattr(build, "load_dataset", load)
         methods = {"plain": Method(lr=0.1), "foca": Method(way="foca", lr=0.2)}
         recipe = Recipe(methods=methods, seeds=seeds, train_fraction=train_fraction)
-        trials = search.search_settings(recipe, Path("unused"), 1, lambda *_: None, **more)
+        trials = search.search_settings(recipe, Path("unused"), None, lambda *_: None, **more)
         assert set(splits) == {"train"}
         return trials, grid
 
@@ -179,7 +179,7 @@ def test_shorter_trials_of_a_recipe_that_counts_steps_are_refused(data):
     with pytest.raises(
         ValueError, match=r"`trial_epochs` must be None if the recipe counts steps; got 2 and 10"
     ):
-        search.search_settings(recipe, Path("unused"), 1, lambda *_: None, trial_epochs=2)
+        search.search_settings(recipe, Path("unused"), None, lambda *_: None, trial_epochs=2)
 
 
 def test_the_table_marks_a_choice_at_an_edge(searched):

@@ -1,5 +1,6 @@
 """Choose settings on a split of the training set: the same search for every method."""
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -8,7 +9,8 @@ from pathlib import Path
 from statistics import fmean, variance
 
 from clearance._checks import check_choice
-from clearance.experiments.build import build_data
+from clearance.experiments.build import RunData, build_data
+from clearance.experiments.engines import on_processes
 from clearance.experiments.grid import Engine, Listener, run_grid
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
@@ -158,24 +160,26 @@ def search_settings(
         for name, method in recipe.methods.items()
     }
 
-    def widened(run: Recipe, wanted: Mapping[str, list[Method]]) -> None:
+    def widened(run: Recipe, wanted: Mapping[str, list[Method]], engine: Engine) -> None:
         """Try these, then one more rate of every method whose best is at an edge."""
         for _ in range(1 + widenings):
-            trials.extend(_run(run, wanted, directory, engine, listener, criterion))
+            trials.extend(_run(run, wanted, data, directory, engine, listener, criterion))
             wanted = {
                 name: _beyond_edge(method, trials, name, criterion) for name, method in recipe.methods.items()
             }
             if not any(wanted.values()):
                 break
 
-    widened(short, wanted)
-    seeds = max(recipe.seeds, finalist_seeds or 0)
-    if short.epochs < recipe.epochs or recipe.seeds < seeds:
-        again = {
-            name: _best_few(method, trials, name, finalists, criterion)
-            for name, method in recipe.methods.items()
-        }
-        widened(dataclasses.replace(recipe, seeds=seeds), again)
+    data = build_data(_held_out(recipe))
+    with contextlib.nullcontext() if engine is None else on_processes(engine) as executor:
+        widened(short, wanted, executor)
+        seeds = max(recipe.seeds, finalist_seeds or 0)
+        if short.epochs < recipe.epochs or recipe.seeds < seeds:
+            again = {
+                name: _best_few(method, trials, name, finalists, criterion)
+                for name, method in recipe.methods.items()
+            }
+            widened(dataclasses.replace(recipe, seeds=seeds), again, executor)
     return trials
 
 
@@ -192,9 +196,17 @@ def _best_few(method: Method, trials: list[Trial], name: str, count: int, criter
     ]
 
 
+def _held_out(recipe: Recipe) -> Recipe:
+    """The recipe on a part of its training images, measured on the others."""
+    share = max(HELD_OUT, 1 - recipe.train_fraction)
+    fraction = min(1.0, recipe.train_fraction / (1 - share))
+    return dataclasses.replace(recipe, held_out=share, train_fraction=fraction)
+
+
 def _run(
     recipe: Recipe,
     wanted: Mapping[str, list[Method]],
+    data: RunData,
     directory: Path | RemoteRuns,
     engine: Engine,
     listener: Listener,
@@ -206,17 +218,14 @@ def _run(
         for method in methods
     }
     retrained = criterion == CRITERIA[0]
-    share = max(HELD_OUT, 1 - recipe.train_fraction)
     held_out = dataclasses.replace(
-        recipe,
-        held_out=share,
-        train_fraction=min(1.0, recipe.train_fraction / (1 - share)),
+        _held_out(recipe),
         audits=("accuracy", "co_adaptation") if retrained else ("accuracy",),
         audit_settings={"co_adaptation": ONE_IMAGE} if retrained else {},
         methods={label: method for label, (_, method) in candidates.items()},
     )
     plans = [RunPlan(held_out, label, seed) for label in candidates for seed in range(recipe.seeds)]
-    found = run_grid(plans, build_data(held_out), directory, engine, listener)
+    found = run_grid(plans, data, directory, engine, listener)
     trials = []
     for label, (name, method) in candidates.items():
         own = [f for plan, f in zip(plans, found, strict=True) if plan.method == label]
