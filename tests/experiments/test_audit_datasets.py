@@ -106,6 +106,7 @@ class TestUnknownImages:
         assert settings["other"] == {"name": tmp_path.name, "images": 2, "digest": other.digest()[:16]}
         assert settings["neighbours"] == 5
         assert str(tmp_path) not in json.dumps(settings)
+        assert described(Calibration(validation=other))["validation"] == settings["other"]
 
     def test_too_few_test_images_are_said_before_anything_is_measured(self):
         test = gaussian_images(class_count=3, per_class=12)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from clearance.experiments.auditing import LeftOut
 from clearance.experiments.compare import Comparison
 from clearance.experiments.grid import plans_of
 from clearance.experiments.method import Method
@@ -22,6 +21,7 @@ from clearance.experiments.sweep import (
     swept_report,
     with_swept_audits,
 )
+from clearance.records.record import LeftOut
 from clearance.report import Card, comparison_table
 from clearance.report.sweep import at_shown
 

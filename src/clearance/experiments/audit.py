@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from clearance._describe import describe
 from clearance._text import visible
 from clearance.attacks.attack import CHUNK as BATCH
 from clearance.audits import Audit, MinimalPerturbation
@@ -34,7 +35,7 @@ from clearance.experiments.audit_plan import (
     unknown_images,
 )
 from clearance.experiments.audit_progress import AuditProgress, shown
-from clearance.experiments.auditing import IMPOSSIBLE, Budget, Done, bounded_audits, seconds_of, subject_of
+from clearance.experiments.auditing import Budget, Done, bounded_audits, seconds_of, subject_of
 from clearance.experiments.build import RunData
 from clearance.experiments.class_order import few_images, in_order_of
 from clearance.experiments.export import check_exportable, export
@@ -50,6 +51,7 @@ from clearance.models.black_box import lacks
 from clearance.models.classifier import check_classifier, check_logits
 from clearance.models.features import answered
 from clearance.records import ExhibitRecord, Record
+from clearance.records.record import IMPOSSIBLE
 from clearance.report import Card
 
 READING = "reading"  # in the list of times: model and images
@@ -408,7 +410,10 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
         **found.facts,
         "dataset": found.data.test.name,
         "seed": found.seed,
-        "audits": [{**described(audit), **made_on.get(audit.name, {})} for audit in done.audits],
+        "audits": [
+            {"type": describe(type(audit)), **described(audit), **made_on.get(audit.name, {})}
+            for audit in done.audits
+        ],
         "seconds": {name: round(spent, 2) for name, spent in {**seconds, **done.seconds}.items()},
         **_left(found.model, done, budget, again, found.data.test, pictures=len(exhibits) - len(kept)),
     }

@@ -4,7 +4,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from clearance._checks import check_positive
@@ -16,8 +16,8 @@ from clearance.experiments.build import RunData
 from clearance.experiments.feature_cache import FeatureCache, KeptSubject
 from clearance.models import Classifier
 from clearance.models.black_box import lacks
+from clearance.records.record import BUDGET, FAILED, IMPOSSIBLE, INTERRUPTED, LeftOut
 
-BUDGET, INTERRUPTED, FAILED, IMPOSSIBLE = "budget", "interrupted", "failed", "impossible"
 _UNITS = {"h": 3600, "m": 60, "s": 1}
 
 
@@ -70,25 +70,6 @@ def seconds_of(text: str | float) -> float:
         text = sum(float(number) * _UNITS[unit] for number, unit in parts)
     check_positive("budget", text)
     return float(text)
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A chosen audit without a result.
-
-    Args:
-        why: ``"budget"``, ``"interrupted"``, ``"failed"``, or ``"impossible"``: not to be asked of a black box.
-        reason: Of a failed one, the error and its place in one line, without folders of this machine; of an impossible
-            one what the model does not give.
-    """
-
-    audit: str
-    why: str
-    reason: str = ""
-
-    def setting(self) -> dict[str, str]:
-        """What a report keeps of it, without a reason where there is none."""
-        return {name: text for name, text in asdict(self).items() if text}
 
 
 @dataclass

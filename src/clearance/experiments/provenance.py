@@ -1,8 +1,6 @@
 """The origin of a report's numbers: settings, versions, date; without folder, user or machine names."""
 
-import dataclasses
 import getpass
-import json
 import platform
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -15,12 +13,7 @@ from clearance._describe import describe
 from clearance.audits import Audit
 from clearance.data import ImageSet
 from clearance.data.slices import Slices
-from clearance.experiments.audit_plan import (
-    OTHER,
-    SLICES,
-    SOURCE,
-    AuditPlan,
-)
+from clearance.experiments.audit_plan import SOURCE, AuditPlan
 from clearance.experiments.recipe import Recipe, to_tree
 from clearance.experiments.run import RunFindings
 from clearance.records import Report
@@ -42,19 +35,21 @@ def full_settings(recipe: Recipe, audits: AuditPlan | None = None) -> dict[str, 
     """The recipe as plain values, with all settings of its audits, or of `audits`, including defaults."""
     plan = AuditPlan.of_recipe(recipe) if audits is None else audits
     named = {name: {SOURCE: source} for name, source in plan.sources.items()}
-    settings = {audit.name: {**plain_settings(audit), **named.get(audit.name, {})} for audit in plan.audits}
-    return {**to_tree(recipe), "audit_settings": json.loads(json.dumps(settings))}
+    settings = {audit.name: {**described(audit), **named.get(audit.name, {})} for audit in plan.audits}
+    return {**to_tree(recipe), "audit_settings": settings}
 
 
-def plain_settings(audit: Audit) -> dict[str, Any]:
-    """The settings of an audit as plain values: images by name and digest, other objects as `describe` gives them."""
-    return {name: _plain_setting(value) for name, value in vars(audit).items()}
+def described(audit: Audit) -> dict[str, Any]:
+    """The settings of an audit as JSON values; of images the name and digest, of slices the names of their columns."""
+    return {name: _described(value) for name, value in vars(audit).items()}
 
 
-def _plain_setting(value: Any) -> Any:
+def _described(value: Any) -> Any:
     if isinstance(value, ImageSet):
         return {"name": value.name, "images": len(value), "digest": value.digest()[:16]}
-    return value if isinstance(value, str | int | float | tuple | list | dict | None) else describe(value)
+    if isinstance(value, Slices):
+        return {"name": value.name, "columns": list(value.columns)}
+    return describe(value)
 
 
 def report_of(
@@ -101,19 +96,6 @@ def without_folder(name: str) -> str:
     """
     kind, _, path = name.partition(":")
     return f"{kind}:{Path(path).name}" if path else name
-
-
-def described(audit: Audit) -> dict[str, Any]:
-    """The settings of an audit; images among them by name and digest, slices by the names of their columns."""
-    named: dict[str, Any] = {}
-    other, slices = getattr(audit, OTHER, None), getattr(audit, SLICES, None)
-    if isinstance(other, ImageSet):
-        named[OTHER] = {"name": other.name, "images": len(other), "digest": other.digest()[:16]}
-    if isinstance(slices, Slices):
-        named[SLICES] = {"name": slices.name, "columns": list(slices.columns)}
-    bare: Any = dict.fromkeys(named)
-    settings = describe(dataclasses.replace(audit, **bare) if named else audit)  # type: ignore[type-var]  # a dataclass
-    return {**settings, **named}
 
 
 INSTEAD = "images"

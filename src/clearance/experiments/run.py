@@ -23,7 +23,7 @@ from clearance.audits import Audit, Findings, WeightScale
 from clearance.audits.weight_scale import decayed_parameters
 from clearance.data import ImageSet
 from clearance.experiments.audit_plan import AuditPlan
-from clearance.experiments.auditing import LeftOut, audits_that_work, subject_of
+from clearance.experiments.auditing import audits_that_work, subject_of
 from clearance.experiments.build import RunData, build_optimizer, build_schedule, build_way, drawn_data
 from clearance.experiments.method import Method
 from clearance.experiments.peak_memory import PeakMemory
@@ -33,6 +33,7 @@ from clearance.experiments.spread import spread_over
 from clearance.models import Classifier
 from clearance.models._running import with_channels_last
 from clearance.records import ExhibitRecord, Record, RunNote
+from clearance.records.record import LeftOut
 from clearance.runs import check_finished, read_file, write_files
 from clearance.training import Execution, FitResult, Limits, WayOfTraining, fit
 from clearance.training.fit import Progress
@@ -512,6 +513,9 @@ def _identity(plan: RunPlan, data: RunData) -> Any:
     return json.loads(json.dumps(found))
 
 
+FAILED_RUN = "failed:"  # the start of its note
+
+
 def failed(plan: RunPlan, reason: str) -> RunFindings:
     """The record of a run that failed before it could be measured."""
-    return RunFindings(RunNote(plan.method, plan.seed, Outcome.STOPPED, f"failed: {reason}"), (), ())
+    return RunFindings(RunNote(plan.method, plan.seed, Outcome.STOPPED, f"{FAILED_RUN} {reason}"), (), ())

@@ -14,13 +14,12 @@ from clearance.experiments.engines import on_processes
 from clearance.experiments.grid import Engine, Listener, run_grid
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.run import RunFindings, RunPlan
+from clearance.experiments.run import FAILED_RUN, RunFindings, RunPlan
 from clearance.records import Record
 from clearance.runs.remote import RemoteRuns
 from clearance.vocabulary import Measurement
 
 CRITERIA = ("one_image_error", "own_error")
-FAILED = "failed:"  # the start of a failed run's note
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Trial:
     @property
     def failed(self) -> str:
         """How the first run that failed outside training ended, for a reason unrelated to its settings; else empty."""
-        return next((status for status in self.statuses if status.startswith(FAILED)), "")
+        return next((status for status in self.statuses if status.startswith(FAILED_RUN)), "")
 
 
 def best_trial(trials: list[Trial], method: str, criterion: str = "one_image_error") -> Trial:

@@ -13,6 +13,7 @@ from clearance.experiments.catalogue import LOSSES, loss_defaults, resolve
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.records import ExhibitRecord, Record, Report
+from clearance.records.record import SWEEP
 from clearance.vocabulary import Scalar
 
 DATA = (
@@ -167,7 +168,6 @@ def as_kind(number: float, kind: type, field: str) -> float:
 if typing.TYPE_CHECKING:
     from clearance.experiments.run import RunFindings  # imports torch, which --dry-run does not need
 
-SETTING = "sweep"  # its name in a report's recipe
 SWEPT_AUDITS = ("boundary_distance", "weight_scale")  # the curves over a sweep show these and errors
 
 
@@ -274,7 +274,7 @@ def swept_report(report: Report, sweep: Sweep, recipe: Recipe) -> Report:
         own = getattr(recipe if sweep.field in SHARED else first, sweep.field)
     shown = own if own in sweep.values else sorted(sweep.values)[len(sweep.values) // 2]
     settings = {"field": sweep.setting, "values": list(sweep.values), "shown": shown}
-    return dataclasses.replace(report, recipe={**report.recipe, SETTING: settings})
+    return dataclasses.replace(report, recipe={**report.recipe, SWEEP: settings})
 
 
 def _with_context(found: Any, settings: Mapping[str, Scalar]) -> Any:

@@ -1,7 +1,7 @@
 """A measurement, an exhibit or a run's ending, with its provenance: dataset, method, seed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from clearance._text import visible
@@ -237,3 +237,26 @@ def made_visible(value: Any) -> Any:
         changes = {name: new for name, new in made.items() if new is not getattr(value, name)}
         return replace(value, **changes) if changes else value
     return value
+
+
+SWEEP = "sweep"  # the setting of a report that names a swept field and its values
+BUDGET, INTERRUPTED, FAILED, IMPOSSIBLE = "budget", "interrupted", "failed", "impossible"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A chosen audit without a result.
+
+    Args:
+        why: `BUDGET`, `INTERRUPTED`, `FAILED`, or `IMPOSSIBLE`: not to be asked of a black box.
+        reason: Of a failed one, the error and its place in one line, without folders of this machine; of an impossible
+            one what the model does not give.
+    """
+
+    audit: str
+    why: str
+    reason: str = ""
+
+    def setting(self) -> dict[str, str]:
+        """What a report keeps of it, without a reason where there is none."""
+        return {name: text for name, text in asdict(self).items() if text}

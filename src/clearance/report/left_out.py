@@ -5,11 +5,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from clearance.records.record import BUDGET, FAILED, IMPOSSIBLE, INTERRUPTED
 from clearance.report.audits import page_of
 from clearance.report.names import listed
 from clearance.report.numbers import data
 
-INTERRUPTED, FAILED, IMPOSSIBLE = "interrupted", "failed", "impossible"
 PARTIAL = "partial"
 _NAMED = 0.03  # of the whole time: what takes less is in the rest
 Recipe = Mapping[str, Any]
@@ -37,7 +37,7 @@ def left_out(recipe: Recipe) -> list[Markup]:
     entries = recipe.get("audits_left_out", [])
     without = recipe.get("audits_without_numbers", [])
     possible = [entry for entry in entries if entry["why"] != IMPOSSIBLE]
-    cut = [entry for entry in possible if entry["why"] not in (INTERRUPTED, FAILED)]
+    cut = [entry for entry in entries if entry["why"] == BUDGET]
     failed = [entry for entry in entries if entry["why"] == FAILED]
     stopped = [entry for entry in entries if entry["why"] == INTERRUPTED]
     found = []

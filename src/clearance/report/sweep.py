@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from clearance.records.record import ExhibitRecord
+from clearance.records.record import SWEEP, ExhibitRecord
 from clearance.records.store import Report
 from clearance.report.audit_page import Row, Section
 from clearance.report.drawing import bands
@@ -16,7 +16,6 @@ from clearance.report.over_seeds import bars, is_summary, rows_of, stored, summa
 from clearance.report.pictures import Picture, picture
 from clearance.vocabulary import Scalar
 
-SETTING = "sweep"
 AUDIT, OVER = "sweep", "over_setting"
 
 
@@ -60,7 +59,7 @@ def swept(report: Report) -> Swept | None:
     >>> swept(Report({"sweep": {"field": "lr", "values": [0.1, 0.2], "shown": 0.2}}, {}, "", "")).shown
     0.2
     """
-    stored = report.recipe.get(SETTING)
+    stored = report.recipe.get(SWEEP)
     return None if stored is None else Swept(stored["field"], tuple(stored["values"]), stored["shown"])
 
 
