@@ -14,6 +14,7 @@ from audit_cases import AUDITS, broken, classifier, constant_features, train_set
 from audit_cases import test_set as held_out_set
 from clearance.audits import Audit
 from clearance.audits.co_adaptation import PIXEL_HEADS
+from clearance.data.stored import StoredImageSet, write_pixels
 from clearance.experiments import catalogue
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
@@ -126,6 +127,22 @@ def test_findings_can_be_stored_and_read_back(findings, name):
 def test_same_seed_same_numbers(case, findings):
     again = case(classifier(), train_set(), held_out_set())
     assert alike(again, findings[case.audit.name])
+
+
+def test_sets_that_stay_on_disk_give_the_same_numbers(case, findings, tmp_path, memory_for_images):
+    """But for heads on all pixels at once. A subset smaller than the set is in memory, as with real sets."""
+    given = [train_set(), held_out_set()]
+    memory_for_images(min(some.images.nbytes for some in given) - 1)
+    kept = (
+        [] if case.audit.name not in ("robustness", "boundary_distance") else [given.pop()]
+    )  # attacks all of so few
+    for number, some in enumerate(given):
+        store = write_pixels(tmp_path / f"{number}.pixels", some.images.numpy())
+        kept.insert(number, StoredImageSet(store, some.labels, some.classes, some.name))
+    found, inside = values(case(classifier(), *kept)), values(findings[case.audit.name])
+    pixels = [name for name in inside if dict(name[2]).get("head") in PIXEL_HEADS]
+    assert inside.keys() - found.keys() == set(pixels)
+    assert all(math.isclose(found[name], inside[name], rel_tol=1e-5) for name in found)
 
 
 def test_another_model_shares_settings_not_results(case, findings):

@@ -14,7 +14,7 @@ from clearance.data import ImageSet
 from clearance.data.intake import open_images
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier, check_classifier
-from clearance.models.features import batch_size_for, extract_features, predictions_from
+from clearance.models.features import batch_size_for, extract_features, logits_from, named_classes
 from clearance.records.summary import Z_95
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
@@ -168,12 +168,17 @@ class Subject:
     @cached_property
     def train_predictions(self) -> Tensor:
         """The class that the model's own head names for each training image, (N,), from the features."""
-        return predictions_from(self.model, self.train_features, self.train)
+        return named_classes(logits_from(self.model, self.train_features, self.train))
+
+    @cached_property
+    def test_logits(self) -> Tensor:
+        """What the model's own head gives for the held-out images, (N, K), from the features."""
+        return logits_from(self.model, self.test_features, self.test)
 
     @cached_property
     def test_predictions(self) -> Tensor:
-        """The same for the held-out images."""
-        return predictions_from(self.model, self.test_features, self.test)
+        """The class that the model's own head names for each held-out image, (N,)."""
+        return named_classes(self.test_logits)
 
     def features(self, data: ImageSet) -> Tensor:
         """Features of any images, shape (N, D); those of `train` and `test` are kept."""

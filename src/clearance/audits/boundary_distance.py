@@ -252,11 +252,11 @@ def tilting_angles(rivals: NearestRival, ways: Tensor) -> Tensor:
 
 def centroid_ways(train: ImageSet, rivals: NearestRival) -> Tensor:
     """From the mean training image of each image's class to that of its rival, (B, C, H, W); no way without either."""
-    exact = train.images.to(rivals.images.dtype)
     # a network may have outputs for more classes than the images have
     outputs = max(train.class_count, int(rivals.rival.max()) + 1)
-    means = torch.zeros(outputs, *train.shape, dtype=exact.dtype, device=exact.device)
-    means.index_add_(0, train.labels, exact)
+    means = rivals.images.new_zeros(outputs, *train.shape)
+    for images, labels in train.batches(8 * CHUNK):
+        means.index_add_(0, labels, images.to(means))
     counts = torch.bincount(train.labels, minlength=outputs)
     means /= counts.clamp(min=1).view(-1, 1, 1, 1)
     there = (counts[rivals.rival] > 0) & (counts[rivals.labels] > 0)
@@ -268,7 +268,7 @@ def nearest_sample_ways(train: ImageSet, rivals: NearestRival) -> Tensor:
     ways = torch.zeros_like(rivals.images)
     for rival in rivals.rival.unique().tolist():
         rows = (rivals.rival == rival).nonzero().flatten()
-        others = train.images[train.labels == rival].to(rivals.images.dtype)
+        others = train.batch((train.labels == rival).nonzero().flatten())[0].to(rivals.images)
         for some in rows.split(POINTS) if len(others) else ():
             points = rivals.images[some].flatten(1)
             nearest = squared_distances(points, others.flatten(1)).argmin(dim=-1)

@@ -15,12 +15,10 @@ from clearance.audits._audit import Audit, Findings, Subject, mean_of, wilson_in
 from clearance.audits._samples import first_half
 from clearance.data import ImageSet
 from clearance.data.intake import open_images
-from clearance.models._running import evaluating
-from clearance.models.classifier import Classifier
+from clearance.models.features import all_logits
 from clearance.records.summary import Z_95
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
-CHUNK = 512
 AS_TRAINED, FITTED = "as trained", "calibrated"
 Binning = Literal["equal width", "equal mass"]
 
@@ -105,6 +103,7 @@ class Calibration(Audit):
     changes no answer.
 
     >>> from torch import nn
+    >>> from clearance.models import Classifier
     >>> from clearance.data import gaussian_images
     >>> train, test = gaussian_images(per_class=9, seed=0), gaussian_images(per_class=9, seed=1)
     >>> found = Calibration()(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
@@ -124,7 +123,7 @@ class Calibration(Audit):
     def examine(self, subject: Subject) -> Findings:
         """Before and after the temperature."""
         labels = subject.test.labels
-        logits = _read(subject.model, subject.test_features)
+        logits = subject.test_logits.double()
         cooled, temperatures = self._calibrated(subject, logits)
         found: list[Measurement] = []
         exhibits = [_image_by_image(*confidences(logits, labels), subject.test)]
@@ -145,8 +144,7 @@ class Calibration(Audit):
         if self.validation is not None:
             kept = open_images(self.validation).to(logits.device)
             _check_validation(kept, subject.test)
-            parts = [_logits(subject.model, part) for part in kept.images.split(CHUNK)]
-            temperature = _fitted(torch.cat(parts), kept.labels)
+            temperature = _fitted(all_logits(subject.model, kept).double(), kept.labels)
             return logits / temperature, [temperature]
         half, labels = first_half(subject.test.labels, subject.seed), subject.test.labels
         temperatures = [_fitted(logits[side], labels[side]) for side in (half, ~half)]
@@ -176,17 +174,6 @@ def _check_validation(kept: ImageSet, test: ImageSet) -> None:
             f"classes of {kept.shape} and {test.class_count} of {test.shape}, or other names. Split it off the "
             "training set."
         )
-
-
-def _read(model: Classifier, features: Tensor) -> Tensor:
-    """Logits of features, float64."""
-    with evaluating(model):
-        return torch.cat([model.head(part) for part in features.split(CHUNK)]).double()
-
-
-def _logits(model: Classifier, images: Tensor) -> Tensor:
-    with evaluating(model):
-        return model(images).double()
 
 
 def _fitted(logits: Tensor, labels: Tensor) -> float:

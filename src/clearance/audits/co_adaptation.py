@@ -14,6 +14,7 @@ from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._heads import scaled_features
 from clearance.audits._samples import PartialSets, partial_sets
+from clearance.data import StoredImageSet
 from clearance.geometry.nearest import class_means, nearest_class_mean, nearest_neighbour
 from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
 from clearance.vocabulary import Measurement, Scalar
@@ -46,7 +47,8 @@ class CoAdaptation(Audit):
 
     Heads, all on the same images: ``retrained`` (ReLU layers of `hidden` widths, the paper's), ``linear``,
     ``class mean``, ``class mean, unit length`` and ``nearest neighbour`` (nothing trained), and on raw pixels,
-    whatever the model, ``nearest pixel`` and ``class mean, pixels``. Trained heads read features in units of
+    whatever the model, ``nearest pixel`` and ``class mean, pixels``, unless a set stays
+    on disk. Trained heads read features in units of
     :func:`clearance.heads.scale.feature_unit`, so features times a constant give the same numbers.
 
     Measurements, for each head and n: ``error`` (mean over draws, with their standard deviation), ``gap``
@@ -137,7 +139,7 @@ class CoAdaptation(Audit):
         yield "class mean, unit length", class_mean_errors(features.normalised(), rows)
         if sets.samples <= self.neighbour_limit:
             yield "nearest neighbour", nearest_neighbour_errors(features, rows)
-        if sets.samples <= self.pixel_limit:
+        if sets.samples <= self.pixel_limit and not _on_disk(subject):
             pixels = pixels_of(subject)
             yield PIXEL_HEADS[0], nearest_neighbour_errors(pixels, rows)
             yield PIXEL_HEADS[1], class_mean_errors(pixels, rows)
@@ -227,6 +229,10 @@ def features_of(subject: Subject) -> Cloud:
     """What enters the model's head."""
     train, test = subject.train, subject.test
     return Cloud(subject.train_features, subject.test_features, train.labels, test.labels, subject.classes)
+
+
+def _on_disk(subject: Subject) -> bool:
+    return any(isinstance(some, StoredImageSet) for some in (subject.train, subject.test))
 
 
 def pixels_of(subject: Subject) -> Cloud:

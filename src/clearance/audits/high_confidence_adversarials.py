@@ -18,7 +18,6 @@ from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
 from clearance.vocabulary import Better, Measurement, Scalar
 
-CHUNK = 512
 PIXELS = "pixel units"
 
 
@@ -100,8 +99,7 @@ class HighConfidenceAdversarials(Audit):
 
     def _temperature(self, subject: Subject) -> float:
         """Of all held-out images; infinite where logits are not finite, 0 where ties leave none."""
-        parts = subject.test_features.split(CHUNK)
-        logits = torch.cat([subject.model.head(part) for part in parts]).double()
+        logits = subject.test_logits.double()
         if not bool(logits.isfinite().all()):
             return torch.inf
         try:

@@ -11,7 +11,6 @@ from clearance._checks import check_count, check_fraction
 from clearance.audits._audit import Audit, Findings, Subject, named_class, share_of_errors
 from clearance.audits._change_sheet import picture_pixels
 from clearance.audits.calibration import confidences
-from clearance.models._running import evaluating
 from clearance.vocabulary import Exhibit, Scalar
 
 
@@ -57,9 +56,7 @@ class Mistakes(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Sort the wrong images by confidence, and by pair of classes."""
-        with evaluating(subject.model):
-            logits = torch.cat([subject.model.head(part) for part in subject.test_features.split(512)])
-        sure = confidences(logits, subject.test.labels)[0].cpu()
+        sure = confidences(subject.test_logits, subject.test.labels)[0].cpu()
         labels, answers = subject.test.labels.cpu(), subject.test_predictions.cpu()
         rows = (answers != labels).nonzero().flatten()
         rows = rows[sure[rows].argsort(descending=True, stable=True)]

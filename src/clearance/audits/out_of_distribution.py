@@ -12,7 +12,7 @@ from clearance.audits._audit import Audit, Findings, Subject, share_of
 from clearance.audits._samples import balanced_rows, first_half, fixed_images, other_images
 from clearance.audits.rejection import KEPT, check_enough, detection, lowest_for_nan, rejection_threshold
 from clearance.data import ImageSet
-from clearance.models._running import evaluating
+from clearance.models.features import logits_from
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
 NAMED = "unknown"  # the setting that says which images these are
@@ -96,7 +96,7 @@ class OutOfDistribution(Audit):
                     self.name, "auroc", detection(rest, unknown)["auroc"], "fraction", len(unknown), better="higher",
                     context=context,
                 ),
-                *self._usual(subject, ~half, features, context),
+                *self._usual(subject, ~half, other, features, context),
             ),
             (_curve(rest, unknown, other.name),),
         )  # fmt: skip
@@ -107,15 +107,11 @@ class OutOfDistribution(Audit):
         return known, rejection_threshold(self._scores(subject.test_features[half], known))
 
     def _usual(
-        self, subject: Subject, kept: Tensor, unknown: Tensor, context: dict[str, Scalar]
+        self, subject: Subject, kept: Tensor, unknown: ImageSet, features: Tensor, context: dict[str, Scalar]
     ) -> Iterator[Measurement]:
         """The AUROC of the usual scores that read logits, on the same images."""
-        read = subject.model.head
-        with evaluating(subject.model):
-            seen, other = (
-                torch.cat([read(part).double() for part in features.split(_CHUNK)])
-                for features in (subject.test_features[kept], unknown)
-            )
+        seen = subject.test_logits[kept].double()
+        other = logits_from(subject.model, features, unknown).double()
         for name, score in USUAL.items():
             found = detection(lowest_for_nan(score(seen)), lowest_for_nan(score(other)))["auroc"]
             yield Measurement(

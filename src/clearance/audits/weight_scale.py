@@ -21,10 +21,10 @@ from clearance.audits.calibration import fitted_temperature
 from clearance.linear.temperature import calibrated_temperature
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
+from clearance.models.features import all_logits
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 ALL = "all"
-CHUNK = 512
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,8 @@ class WeightScale(Audit):
         test = fixed_images(subject.test, self.images, subject.seed)
         train = fixed_images(subject.train, self.images, subject.seed)
         with evaluating(subject.model):
-            layers = weight_layers(subject.model, test.images[:2])
-            logits = torch.cat([subject.model(part) for part in test.images.split(CHUNK)]).double().cpu()
-            learnt = torch.cat([subject.model(part) for part in train.images.split(CHUNK)]).double().cpu()
+            layers = weight_layers(subject.model, test.batch(torch.arange(2))[0])
+        logits, learnt = (all_logits(subject.model, some).double().cpu() for some in (test, train))
         sizes = [(root_mean_square(one.weight), spectral_norm(one.weight, one.groups)) for one in layers]
         found = [
             *_weight_numbers(layers, sizes),

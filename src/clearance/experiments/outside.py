@@ -143,8 +143,7 @@ class OutsideModel:
             unknown = _unknown(self, data, how, cache)
         model, outputs = _classifier(self, module, how, data.test, say)
         fewer = fewer_where_costly(model, data.test, audits, say) if COSTLY in names else {}
-        defaults = {**_limits(data, names, say), **fewer}
-        plan = AuditPlan.of(audits, settings, defaults=defaults, unknown=has_unknown)
+        plan = AuditPlan.of(audits, settings, defaults=fewer, unknown=has_unknown)
         chosen = plan.resolved(test=data.test, unknown=unknown, images=request.images, slices=request.slices)
         say(plan_line(model, data, unknown, names))
         if self.expect_accuracy is not None:
@@ -269,9 +268,6 @@ def plan_line(model: Classifier, data: RunData, unknown: ImageSet | None, audits
 
 def _size(count: int) -> str:
     return f"{count / 2**20:.0f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
-
-
-_PIXEL_HEADS = "co_adaptation"  # the audit that also trains heads on raw pixels, all of them at once
 
 
 def _check_settings(settings: Settings) -> None:
@@ -417,15 +413,6 @@ def _classifier(
         f"note: the model has {count} outputs and the images {classes} classes; the first outputs are used for them"
     )
     return model.eval(), {"outputs": {"of the model": count, "classes": classes}}
-
-
-def _limits(data: RunData, audits: Sequence[str], say: Say) -> dict[str, dict[str, Any]]:
-    """Settings for a set on disk: no audit may load all pixels at once."""
-    on_disk = any(isinstance(some, StoredImageSet) for some in (data.train, data.test))
-    if not on_disk or _PIXEL_HEADS not in audits:
-        return {}
-    say(f"{_PIXEL_HEADS}: without heads on raw pixels, which need all images in memory")
-    return {_PIXEL_HEADS: {"pixel_limit": 0}}
 
 
 @contextmanager

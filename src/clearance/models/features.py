@@ -121,28 +121,46 @@ def predictions(model: Classifier, data: ImageSet, batch_size: int | None = None
     >>> predictions(linear, gaussian_images(per_class=2)).shape
     torch.Size([6])
     """
+    return named_classes(all_logits(model, data, batch_size))
+
+
+def all_logits(model: Classifier, data: ImageSet, batch_size: int | None = None) -> Tensor:
+    """The logits of every image, (N, K), in evaluation mode and without gradient; see `predictions`.
+
+    >>> from clearance.data import gaussian_images
+    >>> all_logits(Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3)), gaussian_images(per_class=2)).shape
+    torch.Size([6, 3])
+    """
     device = device_of(model)
     size = batch_size or batch_size_for(model, data)
     with evaluating(model):
-        return _named(model, (images.to(device) for images, _ in data.batches(size)), data)
+        return _answers(model, (images.to(device) for images, _ in data.batches(size)), data)
 
 
-def predictions_from(model: Classifier, features: Tensor, data: ImageSet) -> Tensor:
-    """`predictions` from stored features, to the bit, in the same batches.
+def logits_from(model: Classifier, features: Tensor, data: ImageSet) -> Tensor:
+    """`all_logits` from stored features, to the bit, in the same batches.
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images
     >>> model, data = Classifier(nn.Flatten(), nn.Linear(64, 3)), gaussian_images()
-    >>> torch.equal(predictions_from(model, extract_features(model, data), data), predictions(model, data))
+    >>> torch.equal(logits_from(model, extract_features(model, data), data), all_logits(model, data))
     True
     """
     with evaluating(model):
-        return _named(model.head, features.split(batch_size_for(model, data)), data)
+        return _answers(model.head, features.split(batch_size_for(model, data)), data)
 
 
-def _named(call: Callable[[Tensor], Tensor], parts: Iterable[Tensor], data: ImageSet) -> Tensor:
+def named_classes(logits: Tensor) -> Tensor:
+    """The class of the largest logit, (N,); -1 where logits are not finite.
+
+    >>> named_classes(torch.tensor([[0.0, 1.0], [2.0, torch.nan]]))
+    tensor([ 1, -1])
+    """
+    return torch.where(logits.isfinite().all(dim=1), logits.argmax(dim=1), -1)
+
+
+def _answers(call: Callable[[Tensor], Tensor], parts: Iterable[Tensor], data: ImageSet) -> Tensor:
     found: list[Tensor] = []
     for part in parts:
         found.append(answered(call, part, data, sum(map(len, found))))
-    logits = torch.cat(found)
-    return torch.where(logits.isfinite().all(dim=1), logits.argmax(dim=1), -1)
+    return torch.cat(found)
