@@ -125,11 +125,17 @@ def test_a_network_that_is_always_wrong_has_nothing_left_to_flip():
 def test_where_nothing_flips_noise_may_change_everything(monkeypatch):
     """The largest change of four pixels is 2 long, not 1."""
     radii = []
-    monkeypatch.setattr(Target, "under_noise", lambda target, _, radius: radii.append(radius) or target.right)
-    constant = Classifier(nn.Flatten(), nn.Linear(4, 2))
+
+    def under_noise(target, norm, radius):
+        radii.append(radius)
+        return target.right
+
+    monkeypatch.setattr(Target, "under_noise", under_noise)
+    head = nn.Linear(4, 2)
     with torch.no_grad():
-        constant.head.weight.zero_()
-        constant.head.bias.copy_(torch.tensor([0.0, 2.0]))
+        head.weight.zero_()
+        head.bias.copy_(torch.tensor([0.0, 2.0]))
+    constant = Classifier(nn.Flatten(), head)
     for norm in ("inf", "2"):
         assert found(constant, two_pixels(DISTANCES), norm=norm)["median_flip"].value == math.inf
     assert radii == [1.0, 2.0]

@@ -13,7 +13,7 @@ import torch
 from markupsafe import escape
 
 from clearance.experiments.audit import AuditRequest, Target, run_audit
-from clearance.experiments.audit_plan import FEW_LABELS, MODEL_AUDITS, AuditPlan
+from clearance.experiments.audit_plan import MODEL_AUDITS, AuditPlan
 from clearance.experiments.build import RunData
 from clearance.models import Classifier
 from clearance.report.audit_page import SEVERITIES
@@ -80,7 +80,7 @@ class Audits:
         target = Target(
             model,
             RunData(train or known, test),
-            AuditPlan.of([*MODEL_AUDITS, FEW_LABELS], FEW).audits,
+            AuditPlan.of([*MODEL_AUDITS, "few-labels"], FEW).audits,
             0,
             "network",
         )

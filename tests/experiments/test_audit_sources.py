@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -126,7 +127,7 @@ def test_python_trains_no_network_that_the_recipe_does_not_describe():
     train, test = gaussian_images(per_class=12, seed=0), gaussian_images(per_class=12, seed=1)
 
     def compare(**given):
-        methods = {"plain": "plain", "mine": EndToEnd(HingeLoss())}
+        methods: dict[str, Any] = {"plain": "plain", "mine": EndToEnd(HingeLoss())}
         settings = {"robustness": {"source": given.pop("source")}}
         cl.compare(
             methods, train, test, seeds=1, epochs=1, audits=["robustness"], audit_settings=settings, **given

@@ -95,10 +95,10 @@ def boxed(images):
 )
 def test_what_the_reader_would_misread_is_refused_before_any_audit(tmp_path, model, what):
     test = cl.load_dataset("digits", "test")
-    binary = (test.images, (test.labels > 4).long())
+    binary = cl.data.open_images((test.images, (test.labels > 4).long()))
     with pytest.raises(ValueError, match=f"`export` must .* got .*{what}"):
         run_audit(
-            Target(model(test.images[:4]), RunData(*[cl.data.open_images(binary)] * 2), (), 0, "net"),
+            Target(model(test.images[:4]), RunData(binary, binary), (), 0, "net"),
             AuditRequest(export=tmp_path / "new"),
             lambda _: "",
         )

@@ -34,7 +34,7 @@ def pairs(x, y):
 
 def test_errors_of_a_few_in_ten_thousand_are_on_the_picture():
     errors = [0.0004, 0.0003, 0.0002]
-    columns = {
+    columns: dict[str, Any] = {
         "method": ["plain"] * 3, "head": ["retrained"] * 3, "cut": [USUAL] * 3, "samples": [10, 100, 1000],
         "error": errors,
         "low": errors, "high": errors, "sets": [5] * 3, "spread": [0.0] * 3,
