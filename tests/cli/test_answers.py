@@ -94,6 +94,14 @@ def test_without_options_it_is_five_seeds_of_four_methods():
     )
 
 
+def test_a_group_of_audits_stands_for_them_here_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, shown, _ = run("compare", "--audits", "few-labels,accuracy", "--dry-run")
+    assert status == 0
+    assert shown.index("co_adaptation") < shown.index("linear_probe") < shown.index("accuracy")
+    assert "few-labels" not in shown
+
+
 def test_dry_run_counts_the_runs_of_a_sweep(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("--methods", "plain", "--seeds", "2", "--sweep", "weight_decay=1e-5:1e-1:9", "--dry-run")

@@ -39,7 +39,7 @@ class CompareCommand:
         steps: Total updates, instead of epochs; the same for few images as for all.
         label_noise: Share of training labels switched to another class, in [0, 1); equal for all methods (default: 0).
         samples: Training images drawn for each seed, the same for all methods (default: all).
-        audits: Names separated by commas, or all (default: accuracy,co_adaptation,deeper_cut,class_scatter;
+        audits: Names separated by commas, few-labels, or all (default: accuracy,co_adaptation,deeper_cut,class_scatter;
             with --sweep also boundary_distance and weight_scale).
         sweep: One numeric setting at several values, FIELD=LOW:HIGH:COUNT (equal ratios) or FIELD=A,B,C; for
             example weight_decay=1e-5:1e-1:9, or of the methods' loss loss_settings.margin=0.5,1,2. The page plots
@@ -107,9 +107,10 @@ class CompareCommand:
 
     def _recipe(self) -> "Recipe":
         from clearance.cli._options import chosen_recipe, default_methods, split_names
+        from clearance.experiments.catalogue import audit_names
         from clearance.experiments.sweep import with_swept_audits
 
-        audits = _names(split_names(self.audits)) or None
+        audits = audit_names(split_names(self.audits)) or None
         recipe = chosen_recipe(
             self.recipe,
             self.dataset,
@@ -125,12 +126,6 @@ class CompareCommand:
             audits=audits,
         )
         return recipe if self.sweep is None or audits is not None else with_swept_audits(recipe)
-
-
-def _names(audits: tuple[str, ...]) -> tuple[str, ...]:
-    from clearance.experiments.catalogue import AUDITS
-
-    return tuple(AUDITS) if audits == ("all",) else audits
 
 
 def _command(recipe: "Recipe") -> str:
@@ -194,10 +189,10 @@ def _is_complete(card: "Card") -> bool:
 
 
 def _print_result(console: "Console", card: "Card", page: str) -> None:
-    from clearance.cli._tables import print_table
     from clearance.report.left_out import left_out_lines
+    from clearance.report.terminal import first_text
 
-    print_table(console, card)
+    console.print(f"\n{first_text(card.report, console.width)}\n", soft_wrap=True)
     for line in left_out_lines(card.report.recipe):
         console.print(line, soft_wrap=True)
     console.print(f"Report: {page}", soft_wrap=True)

@@ -84,13 +84,12 @@ class TrainCommand:
         from clearance.cli._console import Console
         from clearance.cli._options import chosen_recipe
         from clearance.cli._progress import listening
-        from clearance.cli._tables import print_table
         from clearance.experiments.audit_plan import AuditPlan
         from clearance.experiments.build import build_data
         from clearance.experiments.grid import run_grid, silent
         from clearance.experiments.provenance import report_of
         from clearance.experiments.run import RunPlan
-        from clearance.report import Card
+        from clearance.report.terminal import first_text
 
         console = Console(quiet=not first)
         check_folder("out", self.out)
@@ -112,7 +111,8 @@ class TrainCommand:
         if not found.records:
             sys.stderr.write(f"clearance: {found.note.status if found.note else 'failed'}\n")
             sys.exit(FAILED)
-        print_table(console, Card(report_of(recipe, [found], f"clearance train --method {self.method}")))
+        report = report_of(recipe, [found], f"clearance train --method {self.method}")
+        console.print(f"\n{first_text(report, console.width)}\n", soft_wrap=True)
         folder = self.out / plan.folder
         for left in found.left_out:
             console.print(f"Audit {left.audit} failed: {left.reason}", soft_wrap=True)

@@ -19,7 +19,7 @@ from clearance.data.image_set import shared_images
 from clearance.data.intake import open_unlabelled
 from clearance.data.slices import read_slices
 from clearance.data.stored import StoredImageSet
-from clearance.experiments.catalogue import AUDITS, resolve
+from clearance.experiments.catalogue import AUDITS, audit_names, resolve
 from clearance.experiments.datasets import check_not_a_path, load_dataset
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.saved import load_model
@@ -47,8 +47,6 @@ Data, input, performance, mistakes, corruptions, confidence, unknowns, attack. `
 cleanlab is installed.
 """
 
-GROUPS = {"all": tuple(AUDITS), "few-labels": ("co_adaptation", "linear_probe")}
-"""Names that stand for several audits."""
 NEEDS_UNKNOWN = "out_of_distribution"
 SHARED = 0.05  # share of images that two sets may have in common: small pictures repeat by chance
 SOURCE, OTHER, VALIDATION = "source", "other", "validation"  # settings that a plan fills in, as are these:
@@ -288,17 +286,13 @@ def _check_strange(unknown: ImageSet, test: ImageSet) -> None:
 
 
 def _names(given: Sequence[str | Audit], own: Mapping[str, Audit]) -> tuple[str, ...]:
-    """The names, each once.
-
-    >>> _names(["accuracy", "few-labels"], {})
-    ('accuracy', 'co_adaptation', 'linear_probe')
-    """
+    """The names, each once."""
     names = [audit.name if isinstance(audit, Audit) else audit for audit in given]
     if twice := [name for name in own if names.count(name) > 1]:
         raise ValueError(
             f"`audits` must have each audit once; got {twice[0]!r} twice. Audit twice for two settings."
         )
-    return tuple(dict.fromkeys(each for name in names for each in GROUPS.get(name, (name,))))
+    return audit_names(names)
 
 
 def _check_settings(settings: Settings, names: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ Objects are imported on first use, so that ``clearance list`` and ``--help`` are
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -260,6 +260,19 @@ def resolve(kind: str, name: str, entries: Mapping[str, Entry]) -> Any:
     check_choice(kind, name, entries)
     module, _, attribute = entries[name].place.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+AUDIT_GROUPS = {"all": tuple(AUDITS), "few-labels": ("co_adaptation", "linear_probe")}
+"""Names that stand for several audits."""
+
+
+def audit_names(asked: Iterable[str]) -> tuple[str, ...]:
+    """The names, each once, with those that a group's name stands for.
+
+    >>> audit_names(["accuracy", "few-labels"])
+    ('accuracy', 'co_adaptation', 'linear_probe')
+    """
+    return tuple(dict.fromkeys(each for name in asked for each in AUDIT_GROUPS.get(name, (name,))))
 
 
 def loss_defaults(kind: Callable[..., Any]) -> dict[str, Any]:
