@@ -103,7 +103,7 @@ def test_numbers_under_attack_are_those_of_the_images_that_they_name():
     right = model(images).argmax(dim=1) == labels
     assert 0 < int(changed.fooled.sum()) < int(right.sum()) < len(labels)
     made = changed.images
-    noisy = sign_noise(images, 0.03, 0, as_long_as=made - images)
+    noisy = sign_noise(images, made - images, 0)
     hit = changed.fooled
     expected = {
         ("all", "originals"): detection(pixel_steps(images), pixel_steps(made)),
@@ -210,7 +210,7 @@ def test_every_score_is_asked_about_the_images_of_an_attack_that_knows_one():
     evaded = attack(data.images, data.labels, epsilon)
     wrong = evaded.scores > -math.inf
     assert bool(wrong.any())
-    noisy = sign_noise(data.images, epsilon, 0, as_long_as=evaded.images - data.images)
+    noisy = sign_noise(data.images, evaded.images - data.images, 0)
     for negatives, images in (("originals", data.images), ("noise", noisy)):
         expected = detection(pixel_steps(images[wrong]), pixel_steps(evaded.images[wrong]))["auroc"]
         assert aurocs["adaptive", "density", epsilon, "successful", negatives, "pixel steps"] == expected

@@ -170,13 +170,13 @@ def test_sign_noise_is_as_long_as_what_it_stands_beside_after_clipping():
     black[:, :, :, :4] = 0.0  # half of the lifts are lost there
     changes = torch.zeros_like(black)
     changes[0, 0, 0, 0], changes[1], changes[2] = 0.01, 0.05, 0.4
-    noise = sign_noise(black, 0.05, seed=0, as_long_as=changes) - black
+    noise = sign_noise(black, changes, seed=0) - black
     lengths = [change.flatten(1).norm(dim=1) for change in (noise, changes)]
     torch.testing.assert_close(lengths[0], lengths[1], rtol=1e-4, atol=1e-6)
-    signs = (sign_noise(black, 0.05, seed=0) - black).sign()
+    signs = (sign_noise(black, torch.full_like(black, 0.05), seed=0) - black).sign()
     assert bool((noise.sign() * signs >= 0).all())  # the same coins
     assert torch.equal(noise[3:], torch.zeros_like(noise[3:]))
-    white = sign_noise(torch.ones(1, 1, 2, 2), 0.1, seed=0, as_long_as=torch.full((1, 1, 2, 2), 9.0))
+    white = sign_noise(torch.ones(1, 1, 2, 2), torch.full((1, 1, 2, 2), 9.0), seed=0)
     assert set(white.round(decimals=6).flatten().tolist()) <= {0.0, 1.0}  # no farther than black
 
 
@@ -196,10 +196,11 @@ def test_images_drawn_among_the_right_ones_are_nearly_the_same_for_two_networks(
 
 
 def test_sign_noise_is_as_large_as_fgsm_and_the_same_wherever_an_image_stands():
-    noisy = sign_noise(TEST.images, 0.05, seed=0)
-    torch.testing.assert_close((noisy - TEST.images).abs(), torch.full_like(noisy, 0.05))
-    assert torch.equal(sign_noise(TEST.images[7:9], 0.05, seed=0), noisy[7:9])
-    assert not torch.equal(sign_noise(TEST.images, 0.05, seed=1), noisy)
+    changes = torch.full_like(TEST.images, 0.05)
+    noisy = sign_noise(TEST.images, changes, seed=0)
+    torch.testing.assert_close((noisy - TEST.images).abs(), changes)
+    assert torch.equal(sign_noise(TEST.images[7:9], changes[7:9], seed=0), noisy[7:9])
+    assert not torch.equal(sign_noise(TEST.images, changes, seed=1), noisy)
     up = float((noisy > TEST.images).float().mean())
     assert abs(up - 0.5) < 4 * 0.5 / math.sqrt(noisy.numel())
 

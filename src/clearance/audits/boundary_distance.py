@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from clearance._checks import check_choice, check_count
+from clearance._checks import check_count
 from clearance._first_order import dual_norm, first_order_distance
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.transfer import has_steps
@@ -16,7 +16,7 @@ from clearance.audits._audit import Audit, Findings, Subject, named_class
 from clearance.audits._change_sheet import picture_pixels
 from clearance.audits._samples import fixed_images, fixed_rows
 from clearance.audits.minimal_perturbation import minimum_distances
-from clearance.audits.robustness import checked_logits
+from clearance.audits.robustness import checked_logits, norm_name
 from clearance.data import ImageSet
 from clearance.geometry.nearest import squared_distances
 from clearance.losses.margins import margin_distances
@@ -439,7 +439,6 @@ def _layer_values(model: Classifier, images: Tensor, layer: str) -> Tensor:
     return named[layer].flatten(1).double()
 
 
-NORMS = ("inf", "2", "1")
 ALL = "all"
 
 
@@ -508,8 +507,7 @@ class BoundaryDistance(Audit):
     rivals: int | None = None
 
     def __post_init__(self) -> None:
-        for norm in self.norms:
-            check_choice("norms", norm, NORMS)
+        object.__setattr__(self, "norms", tuple(map(norm_name, self.norms)))
         for name in ("images", "searched", "steps"):
             check_count(name, getattr(self, name))
         if self.rivals is not None:

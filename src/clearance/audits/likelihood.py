@@ -359,7 +359,7 @@ class Likelihood(Audit):
         exhibits = []
         for attack in (ONE_STEP, MANY_STEPS):
             seen = normal.after(attacked(subject.model, images, labels, attack, epsilon, self.steps))
-            noisy = sign_noise(images, epsilon, subject.seed, as_long_as=seen.changed.images - images)
+            noisy = sign_noise(images, seen.changed.images - images, subject.seed)
             found.extend(under_attack(normal, seen, noisy))
             if attack == ONE_STEP:
                 exhibits += [*histograms(normal, seen), *contact_sheets(normal, seen)]
@@ -390,7 +390,7 @@ class Likelihood(Audit):
         evaded = None
         for epsilon in self.epsilons:
             evaded = attack(data.images, data.labels, epsilon, evaded)
-            noisy = sign_noise(data.images, epsilon, seed, as_long_as=evaded.images - data.images)
+            noisy = sign_noise(data.images, evaded.images - data.images, seed)
             yield from evasion_rate(normal, data.images, evaded, score, epsilon, noisy)
 
 
@@ -416,24 +416,21 @@ def attacked(
     return Changed(attack, epsilon, found, logits.argmax(dim=1), right & broken(logits, labels))
 
 
-def sign_noise(images: Tensor, epsilon: float, seed: int, as_long_as: Tensor | None = None) -> Tensor:
-    """Every pixel epsilon up or down by a coin, then clipped: as large as an FGSM step, and harmless.
+def sign_noise(images: Tensor, changes: Tensor, seed: int) -> Tensor:
+    """Every pixel of an image as far up or down by a coin, then clipped: as long (L2) as its change, and harmless.
 
-    An image's coins follow from the seed and its own pixels, so that all classifiers see the same noise. Where changes
-    are given, (B, C, H, W), pixels of an image go, in place of epsilon, as far as gives its noise their L2 norm after
-    clipping.
+    An image's coins follow from the seed and its own pixels, so that all classifiers see the same noise. Images and
+    changes are (B, C, H, W).
 
-    >>> noisy = sign_noise(torch.full((1, 1, 2, 2), 0.5), 0.25, seed=0)
-    >>> sorted(set(noisy.flatten().tolist()) | {0.25, 0.75})
-    [0.25, 0.75]
+    >>> noisy = sign_noise(torch.full((1, 1, 2, 2), 0.5), torch.full((1, 1, 2, 2), 0.25), seed=0)
+    >>> (noisy - 0.5).abs().round(decimals=4).unique()
+    tensor([0.2500])
     """
     coins = [
         torch.randint(2, images[0].shape, generator=draws) for draws in streams_of(images, seed, "sign noise")
     ]
     signs = 2 * torch.stack(coins).to(images) - 1
-    if as_long_as is None:
-        return (images + epsilon * signs).clamp(0, 1)
-    wanted = as_long_as.flatten(1).norm(dim=1)
+    wanted = changes.flatten(1).norm(dim=1)
     low, high = torch.zeros_like(wanted), torch.ones_like(wanted)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
