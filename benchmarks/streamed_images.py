@@ -41,7 +41,7 @@ def audit(folder: Path) -> int:
     import clearance.data.stored
     from clearance.data import Preprocessing, open_images
     from clearance.experiments.audit_plan import AuditPlan
-    from clearance.experiments.auditing import audit_model
+    from clearance.experiments.auditing import subject_of
     from clearance.experiments.build import RunData
     from clearance.experiments.feature_cache import FeatureCache
     from clearance.models import Classifier
@@ -57,7 +57,9 @@ def audit(folder: Path) -> int:
     how, cache = Preprocessing(size=SIZE, short_side=256), folder / "cache"
     train, test = (open_images(f"folder:{folder / split}", how, cache=cache) for split in ("train", "test"))
     data = RunData(train, test)
-    audit_model(model, data, AuditPlan.of(["accuracy", "class_scatter"]).audits, 0, cache=FeatureCache(cache))
+    subject = subject_of(model, data, 0, FeatureCache(cache))
+    for audit in AuditPlan.of(["accuracy", "class_scatter"]).audits:
+        audit.examine(subject)
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from clearance import Card, ImageSet, Method, load_model
+from clearance.audits import Subject
 from clearance.data import Preprocessing
 from clearance.research import (
     AuditPlan,
@@ -27,7 +28,6 @@ from clearance.research import (
     RunFindings,
     RunNote,
     RunPlan,
-    audit_model,
     build_data,
     one_thread,
     open_folder,
@@ -271,7 +271,8 @@ def _plan(chosen: Task, way: str, method: Method, network: Path, seed: int) -> R
 def _before(network: Path, data: RunData, seed: int) -> RunFindings:
     """The plainly trained network itself; its own training is not part of the cost."""
     with one_thread():
-        found = audit_model(load_model(network), data, AuditPlan.of(AUDITS, SETTINGS).audits, seed)
+        subject = Subject(load_model(network), data.train, data.test, seed, data.new_classes)
+        found = [audit.examine(subject) for audit in AuditPlan.of(AUDITS, SETTINGS).audits]
     where = (data.train.name, BEFORE, seed)
     return RunFindings(
         RunNote(BEFORE, seed, Outcome.FINISHED, "trained plainly"),

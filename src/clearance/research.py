@@ -15,7 +15,7 @@ setting in their context),
 
 *Searching settings*: `search_settings`, `Trial`, `best_trial`, `at_edge`, `FACTORS`.
 
-*Parts of a run*: `build_loss`, `AuditPlan`, `audit_model`, `training_findings`, `fixed_images`, `draw_at_most`,
+*Parts of a run*: `build_loss`, `AuditPlan`, `training_findings`, `fixed_images`, `draw_at_most`,
 `draw_classes`, `open_folder` (a folder of pictures), `change_sheet`, `feature_unit`, `pair_head` (the head of two
 classes in closed form), `calibrated_temperature` (that makes a network equally sure), `evaluating`,
 `with_channels_last`, `one_thread`, `Processes` (an engine on this machine), `on_processes` (an engine,
@@ -63,7 +63,6 @@ from clearance.cli._progress import listening
 from clearance.data.folder import open_folder
 from clearance.data.subsets import draw_at_most, draw_classes
 from clearance.experiments.audit_plan import AuditPlan
-from clearance.experiments.auditing import audit_model
 from clearance.experiments.build import RunData, build_data, build_loss
 from clearance.experiments.engines import Processes, on_processes, one_thread
 from clearance.experiments.grid import Engine, Listener, plans_of, run_grid, silent
@@ -142,7 +141,6 @@ __all__ = [
     "Trial",
     "as_svg",
     "at_edge",
-    "audit_model",
     "best_trial",
     "build_data",
     "build_loss",

@@ -95,18 +95,6 @@ def subject_of(
     return Subject(model, *images) if cache is None else KeptSubject(model, *images, cache=cache)
 
 
-def audit_model(
-    model: Classifier,
-    data: RunData,
-    audits: Sequence[Audit],
-    seed: int,
-    cache: FeatureCache | None = None,
-) -> list[Findings]:
-    """Run every audit on one classifier; features are extracted once, or taken from `cache`."""
-    subject = subject_of(model, data, seed, cache)
-    return [audit.examine(subject) for audit in audits]
-
-
 def audits_that_work(
     subject: Subject, audits: Sequence[Audit], on_audit: Callable[[str], object] | None = None
 ) -> Done:
