@@ -39,7 +39,7 @@ ROOMS = {
     """,
     "heads": """
         GaussianMixture GaussianMixtureHeads GradientHeads HeadStack HeadTraining MLP
-        PairHeads RidgeHeads linear_from_mixture mixture_from_linear mixture_groups train_heads
+        RidgeHeads linear_from_mixture mixture_from_linear mixture_groups train_heads
     """,
     "linear": """
         Hyperplane LinearFit adversarial_distance error_distance error_rate

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from clearance import Classifier, Exhibit, ImageSet, Measurement, Method, fit
 from clearance.audits import Findings
 from clearance.geometry import class_scatter
-from clearance.heads import MLP, GradientHeads, HeadStack, HeadTraining, PairHeads
+from clearance.heads import MLP, GradientHeads, HeadStack, HeadTraining, RidgeHeads
 from clearance.losses import SquaredErrorLoss
 from clearance.models import extract_features, predictions
 from clearance.research import (
@@ -143,7 +143,7 @@ class Variant:
         linear = self.head == "linear"
         return FOCA(
             SquaredErrorLoss(),
-            PairHeads(settings.penalty) if linear else WEAK_MLP,
+            RidgeHeads(settings.penalty / 4, relative=False) if linear else WEAK_MLP,
             per_class=1,
             heads=settings.linear_heads if linear else settings.mlp_heads,
             final_head=LAST_HEAD,
@@ -583,7 +583,7 @@ def weak_heads(run: ToyRun, settings: ToySettings) -> HeadStack:
     model, head = run.result.model, VARIANTS[run.variant].head
     features, pairs = extract_features(model, run.data), random_pairs(run.data.labels, HEADS, run.seed)
     first = feature_unit(extract_features(toy_classifier(head, run.seed), run.data))  # as FOCA's first draw
-    drawer = PairHeads(settings.penalty) if head == "linear" else WEAK_MLP
+    drawer = RidgeHeads(settings.penalty / 4, relative=False) if head == "linear" else WEAK_MLP
     labels = run.data.labels[pairs]
     return drawer.draw(model.head, features[pairs], labels, generator(run.seed, "toy_heads"), first).intact()
 

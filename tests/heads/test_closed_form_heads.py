@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clearance.heads import MLP, PairHeads, RidgeHeads
+from clearance.heads import MLP, RidgeHeads
 from clearance.heads.ridge import pair_head, solve_ridge
 from clearance.heads.weak.ridge import ridge_is_too_strong
 from clearance.losses.squared_error import squared_error
@@ -67,10 +67,9 @@ def test_a_head_written_as_a_sequence_of_one_layer_is_the_same(closed_form):
 
 
 @pytest.mark.parametrize("penalty", [0.0, -1.0, float("nan"), float("inf")])
-@pytest.mark.parametrize("kind", [RidgeHeads, PairHeads])
-def test_a_penalty_that_is_not_above_0_is_refused(kind, penalty):
+def test_a_penalty_that_is_not_above_0_is_refused(penalty):
     with pytest.raises(ValueError, match="`penalty` must be a finite number above 0"):
-        kind(penalty)
+        RidgeHeads(penalty)
 
 
 @pytest.mark.parametrize("wrong", [4, -1])
@@ -82,15 +81,6 @@ def test_labels_that_are_no_classes_are_refused(wrong):
         CASES["ridge"].draw(features, labels)
 
 
-def test_pairs_of_more_than_two_classes_or_samples_are_refused():
-    case = CASES["pair"]
-    features, labels = case.batches()
-    with pytest.raises(ValueError, match="a head with 2 outputs, one for each class; got 3"):
-        case.draw(features, labels, architecture=nn.Linear(D, 3))
-    with pytest.raises(ValueError, match=r"Set per_class=1"):
-        case.draw(features.repeat(1, 2, 1), labels.repeat(1, 2))
-
-
 def test_ridge_heads_are_the_ridge_regression_of_one_hot_targets():
     features, labels = CASES["ridge"].batches()
     drawn = CASES["ridge, fixed penalty"].draw(features, labels).stack
@@ -99,7 +89,7 @@ def test_ridge_heads_are_the_ridge_regression_of_one_hot_targets():
     close(drawn.parameters["bias"], bias)
 
 
-def test_pair_heads_are_the_scalar_head_of_the_proof_with_two_logits():
+def test_ridge_heads_of_a_pair_are_the_scalar_head_of_the_proof_with_two_logits():
     """z = ((1 - s) / 2, (1 + s) / 2), whichever sample comes first; the loss is half of that of s."""
     features, _ = CASES["pair"].batches()
     labels = torch.tensor([[0, 1], [1, 0], [0, 1]])
@@ -110,12 +100,6 @@ def test_pair_heads_are_the_scalar_head_of_the_proof_with_two_logits():
         s = features[k] @ weight + bias
         close(logits[k], torch.stack([(1 - s) / 2, (1 + s) / 2], dim=1))
         close(squared_error(logits[k], labels[k]), (s - (2 * labels[k] - 1)).square() / 2)
-
-
-def test_pair_heads_are_ridge_heads_with_a_quarter_of_the_penalty():
-    features, labels = CASES["pair"].batches()
-    ridge = CASES["pair"].draw(features, labels, RidgeHeads(0.1 / 4, relative=False))
-    close(CASES["pair"].draw(features, labels).stack(features), ridge.stack(features), 1e-9)
 
 
 @pytest.mark.parametrize(("relative", "power"), [(True, 1), (False, 3)])

@@ -10,7 +10,6 @@ from clearance.data import gaussian_images
 from clearance.heads import (
     GaussianMixtureHeads,
     GradientHeads,
-    PairHeads,
     RidgeHeads,
 )
 from clearance.heads.weak import WeakHeads
@@ -24,7 +23,6 @@ from heads.weak_cases import CASES, D, K, same
 PROTOCOL: list[WeakHeads] = [  # for mypy
     GradientHeads(),
     RidgeHeads(),
-    PairHeads(0.1),
     GaussianMixtureHeads(),
 ]
 
@@ -59,7 +57,7 @@ def test_the_generator_decides_all_that_is_random(case):
     features, labels = case.batches()
     first, again, other = (case.draw(features, labels, seed=seed) for seed in (0, 0, 1))
     assert same(first, again)
-    assert same(first, other) == isinstance(case.heads, RidgeHeads | PairHeads | GaussianMixtureHeads)
+    assert same(first, other) == isinstance(case.heads, RidgeHeads | GaussianMixtureHeads)
 
 
 def test_heads_read_raw_features(case):
@@ -120,10 +118,6 @@ def test_a_head_with_a_set_that_is_not_finite_is_counted_and_harms_no_other(case
 
 def test_a_class_that_is_missing_gets_no_sample(case):
     features, labels = case.batches()
-    if isinstance(case.heads, PairHeads):
-        with pytest.raises(ValueError, match="one sample of class 0 and one of class 1 for every head"):
-            case.draw(features, torch.zeros_like(labels))
-        return
     kept = labels[0] != 0
     drawn = case.draw(features[:, kept], labels[:, kept])
     assert not drawn.diverged.any()

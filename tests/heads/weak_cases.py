@@ -10,7 +10,6 @@ from clearance.heads import (
     GaussianMixtureHeads,
     GradientHeads,
     HeadTraining,
-    PairHeads,
     RidgeHeads,
 )
 from clearance.losses.squared_error import squared_error
@@ -55,7 +54,7 @@ CASES = {
     "ridge, fixed penalty": Case(RidgeHeads(0.01, relative=False), fixed_penalty=True),
     "gaussian mixture": Case(GaussianMixtureHeads()),
     "gaussian mixture, diagonal": Case(GaussianMixtureHeads("diagonal", shrinkage=0.5)),
-    "pair": Case(PairHeads(0.1), classes=2, per_class=1, fixed_penalty=True),
+    "pair": Case(RidgeHeads(0.1 / 4, relative=False), classes=2, per_class=1, fixed_penalty=True),
 }
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from clearance.data import ImageSet
 from clearance.geometry import class_scatter
 from clearance.geometry.scatter import class_distance_normalised_variances
-from clearance.heads import PairHeads, RidgeHeads
+from clearance.heads import RidgeHeads
 from clearance.heads.ridge import pair_head
 from clearance.heads.weak.ridge import ridge_is_too_strong
 from clearance.losses import SquaredErrorLoss
@@ -19,7 +19,7 @@ from theory.clouds import N, clouds, pull, spread
 
 
 def test_q07_sampled_heads_give_the_exact_gradient_with_an_error_of_one_over_k():
-    """Class-balanced draws and PairHeads; the error of one head is known from all 256 pairs."""
+    """Class-balanced draws and heads of pairs; the error of one head is known from all 256 pairs."""
     d, lambda_, trials = 3, 0.1, 2000
     f, g = clouds(d)
     features, labels = torch.cat([g, f]), torch.arange(2).repeat_interleave(N)
@@ -36,7 +36,11 @@ def test_q07_sampled_heads_give_the_exact_gradient_with_an_error_of_one_over_k()
     draws, stream = ClassBalancedDraws(labels, 2), torch.Generator().manual_seed(0)
     for K in (1, 2, 4, 16):
         rows = draws.draw(trials * K, 1, stream)
-        drawn = PairHeads(lambda_).draw(nn.Linear(d, 2), features[rows], labels[rows], stream).stack
+        drawn = (
+            RidgeHeads(lambda_ / 4, relative=False)
+            .draw(nn.Linear(d, 2), features[rows], labels[rows], stream)
+            .stack
+        )
         theta, theta_0 = (drawn.parameters[name] for name in ("weight", "bias"))
         theta, theta_0 = theta[:, 1] - theta[:, 0], theta_0[:, 1] - theta_0[:, 0]
         means = gradient_of_each(theta, theta_0).view(trials, K, 2 * N, d).mean(dim=1)
@@ -120,7 +124,7 @@ class Watched:
     """Pair heads, and the features they were drawn for."""
 
     def __init__(self, penalty):
-        self.inner, self.features = PairHeads(penalty), torch.empty(0)
+        self.inner, self.features = RidgeHeads(penalty / 4, relative=False), torch.empty(0)
 
     def draw(self, architecture, features, labels, generator, least_unit=None):
         self.features = features

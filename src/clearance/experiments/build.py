@@ -26,7 +26,6 @@ from clearance.heads import (
     GaussianMixtureHeads,
     GradientHeads,
     HeadTraining,
-    PairHeads,
     RidgeHeads,
     mixture_groups,
 )
@@ -169,8 +168,6 @@ def build_weak_heads(method: Method, loss: Loss) -> WeakHeads:
         return RidgeHeads(method.penalty)
     if method.weak_heads == "mixture":
         return GaussianMixtureHeads("diagonal" if method.mixture == "diagonal" else "scalar")
-    if method.weak_heads == "pair":
-        return PairHeads(method.penalty)
     return GradientHeads(training, loss=loss.sample_loss)
 
 

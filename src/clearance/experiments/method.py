@@ -124,7 +124,7 @@ class EndToEndSettings:
 class FOCASettings:
     """Training by FOCA: weak heads, how many and how long each is used, and the head that the model keeps."""
 
-    weak_heads: Literal["gradient", "ridge", "mixture", "pair"] = "gradient"
+    weak_heads: Literal["gradient", "ridge", "mixture"] = "gradient"
     head_steps: int = 32
     head_lr: float = 0.1
     head_decay: float = 1e-2
@@ -189,7 +189,7 @@ class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettin
         trades: beta of TRADES, the weight of the change of the prediction; 0 is the loss of the adversarial images
             (end_to_end).
         weak_heads: How weak heads are drawn (foca): ``"gradient"`` (Algorithm 1), or in closed form
-            ``"ridge"``, ``"mixture"`` and, for two classes, ``"pair"`` (these need ``hidden: []``).
+            ``"ridge"`` and ``"mixture"`` (these need ``hidden: []``).
         head_steps: Steps of a weak head (foca).
         head_lr: Step size of a weak head (foca).
         head_decay: Weight decay of a weak head (foca).

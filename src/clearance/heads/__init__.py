@@ -23,7 +23,6 @@ from clearance.heads.train import HeadTraining as HeadTraining
 from clearance.heads.train import train_heads as train_heads
 from clearance.heads.weak import GaussianMixtureHeads as GaussianMixtureHeads
 from clearance.heads.weak import GradientHeads as GradientHeads
-from clearance.heads.weak import PairHeads as PairHeads
 from clearance.heads.weak import RidgeHeads as RidgeHeads
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "GradientHeads",
     "HeadStack",
     "HeadTraining",
-    "PairHeads",
     "RidgeHeads",
     "linear_from_mixture",
     "mixture_from_linear",

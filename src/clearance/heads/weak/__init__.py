@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from clearance.heads.train import TrainedHeads
 from clearance.heads.weak.gaussian_mixture import GaussianMixtureHeads as GaussianMixtureHeads
 from clearance.heads.weak.gradient import GradientHeads as GradientHeads
-from clearance.heads.weak.pair import PairHeads as PairHeads
 from clearance.heads.weak.ridge import RidgeHeads as RidgeHeads
 
 

@@ -39,7 +39,10 @@ class RidgeHeads:
     m = mean ||f - mean of its batch||^2 over all batches that are drawn at once, u is the unit of these features
     (:func:`clearance.heads.scale.feature_unit`) and u0 the `least_unit` of ``draw``.
 
-    Source: Sato et al. (2019), Eq. 4; there the bias is penalised, here it is not (as in condition C5).
+    Source: Sato et al. (2019), Eq. 4; there the bias is penalised, here it is not (as in condition C5). On one image of
+    each of two classes, with ``RidgeHeads(penalty / 4, relative=False)``, it is the head s of Eq. 11 for that penalty
+    (:func:`clearance.heads.ridge.pair_head`), as the two logits (1 - s) / 2 and (1 + s) / 2: gradients with respect to
+    features are half of those in the paper, because ||z - e_y||^2 = (s - t)^2 / 2.
 
     With a penalty that follows the scale, features times c, with c in the next layer, are the same model with
     the same heads. It does not bound that scale: a step of FOCA moves two points at a large distance D apart in
