@@ -118,6 +118,24 @@ def unsourced(description: Any, name: str = "") -> list[str]:
     return [name] if description == _NO_SOURCE else []
 
 
+def code_of(thing: Any) -> dict[str, Any]:
+    """The code of every method that a class outside torch and Clearance defines, as hashes: editing it is a change.
+
+    >>> code_of(torch.nn.Linear(2, 2))
+    {}
+    """
+    classes = [kind for kind in type(thing).__mro__ if not kind.__module__.startswith(_LIBRARIES)]
+    written = {
+        f"{kind.__qualname__}.{name}": value
+        for kind in classes
+        for name, value in vars(kind).items()
+        if isinstance(value, FunctionType) and not _is_generated(kind, value)
+    }
+    methods = {name: _code(value) for name, value in written.items()}
+    read = {name: found for name, value in written.items() if (found := _read(value))}
+    return ({"methods": methods} if methods else {}) | ({"read": read} if read else {})
+
+
 def _described(thing: Any, above: frozenset[int]) -> Any:
     if isinstance(thing, _SCALAR):
         return thing
@@ -159,17 +177,17 @@ def _object_parts(thing: Any) -> dict[str, Any] | str:
         return _name(thing)
     if dataclasses.is_dataclass(thing):
         fields = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)}
-        return {"type": _name(type(thing))} | _written(thing) | fields
+        return {"type": _name(type(thing))} | code_of(thing) | fields
     if type(thing).__repr__ is object.__repr__:  # it would show an address, different in every process
-        return {"type": _name(type(thing))} | _written(thing) | getattr(thing, "__dict__", {})
+        return {"type": _name(type(thing))} | code_of(thing) | getattr(thing, "__dict__", {})
     return repr(thing)
 
 
 def _module_parts(module: nn.Module) -> dict[str, Any]:
-    own = {"module": _name(type(module)), "form": repr(module), **_written(module), **_attributes(module)}
+    own = {"module": _name(type(module)), "form": repr(module), **code_of(module), **_attributes(module)}
     # the repr of torch's own layers shows their settings
     written = [(name, part) for name, part in module.named_modules() if name and not _is_torchs(part)]
-    parts = {n: {"module": _name(type(part)), **_written(part), **_attributes(part)} for n, part in written}
+    parts = {n: {"module": _name(type(part)), **code_of(part), **_attributes(part)} for n, part in written}
     return own | ({"parts": parts} if parts else {})
 
 
@@ -203,20 +221,6 @@ def _content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:  # not filled yet
         return None
-
-
-def _written(thing: Any) -> dict[str, Any]:
-    """The code of every method that a class outside torch and Clearance defines: editing it is a change."""
-    classes = [kind for kind in type(thing).__mro__ if not kind.__module__.startswith(_LIBRARIES)]
-    written = {
-        f"{kind.__qualname__}.{name}": value
-        for kind in classes
-        for name, value in vars(kind).items()
-        if isinstance(value, FunctionType) and not _is_generated(kind, value)
-    }
-    methods = {name: _code(value) for name, value in written.items()}
-    read = {name: found for name, value in written.items() if (found := _read(value))}
-    return ({"methods": methods} if methods else {}) | ({"read": read} if read else {})
 
 
 def _is_generated(kind: type, method: FunctionType) -> bool:

@@ -106,9 +106,9 @@ def test_spread_is_the_deviation_from_the_mean_image(chunk):
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(ValueError, match=r"`norm` must be one of inf, 2, 1; got '3'"):
+    with pytest.raises(ValueError, match=r"`norms` must be one of 'inf', '2', '1'; got '3'"):
         BoundaryDistance(norms=("3",))
-    assert BoundaryDistance(norms=(2, math.inf)).norms == ("2", "inf")  # type: ignore[arg-type]
+    assert BoundaryDistance(norms=(2, math.inf, "2")).norms == ("2", "inf")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="`steps` must be a whole number"):
         BoundaryDistance(steps=0)
     train, test = digits()

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import clearance as cl
-from clearance.audits import Calibration, OutOfDistribution, Subject
+from clearance.audits import Audit, Calibration, OutOfDistribution, Subject
 from clearance.audits.out_of_distribution import neighbour_score
 from clearance.cli.__main__ import main
 from clearance.experiments.audit import AuditRequest, Target, run_audit
@@ -82,6 +82,15 @@ def test_a_head_without_one_module_of_features_needs_no_folder(tmp_path):
     assert len(reader(tmp_path / "new")(module, tmp_path / "new")(test.images)) == len(test)
 
 
+class Never(Audit):
+    """An audit that nobody may ask."""
+
+    name = "never"
+
+    def examine(self, subject):
+        raise AssertionError
+
+
 def one_logit(images):
     return cl.wrap(nn.Sequential(nn.Flatten(), nn.Linear(64, 1)).eval(), example=images, verbose=False)
 
@@ -98,7 +107,7 @@ def test_what_the_reader_would_misread_is_refused_before_any_audit(tmp_path, mod
     binary = cl.data.open_images((test.images, (test.labels > 4).long()))
     with pytest.raises(ValueError, match=f"`export` must .* got .*{what}"):
         run_audit(
-            Target(model(test.images[:4]), RunData(binary, binary), (), 0, "net"),
+            Target(model(test.images[:4]), RunData(binary, binary), (Never(),), 0, "net"),
             AuditRequest(export=tmp_path / "new"),
             lambda _: "",
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from clearance.experiments import build, search
+from clearance.experiments.engines import Processes
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, failed
@@ -43,10 +44,11 @@ class Landscape:
 
     def __init__(self, optimum, broken=(), drift=1.0):
         self.optimum, self.broken, self.drift = optimum, broken, drift
-        self.calls, self.data = [], None
+        self.calls, self.engines, self.data = [], [], None
 
     def __call__(self, plans, data, directory, jobs, listener):
         self.calls.append(plans)
+        self.engines.append(jobs)
         self.data = data
         return [self.findings(plan) for plan in plans]
 
@@ -86,8 +88,10 @@ def searched(monkeypatch, data):
         monkeypatch.setattr(build, "load_dataset", load)
         methods = {"plain": Method(lr=0.1), "foca": Method(way="foca", lr=0.2)}
         recipe = Recipe(methods=methods, seeds=seeds, train_fraction=train_fraction)
-        trials = search.search_settings(recipe, Path("unused"), None, lambda *_: None, **more)
-        assert set(splits) == {"train"}
+        trials = search.search_settings(
+            recipe, Path("unused"), more.pop("engine", None), lambda *_: None, **more
+        )
+        assert splits == ["train"]  # the test set is never read
         return trials, grid
 
     return run
@@ -95,6 +99,13 @@ def searched(monkeypatch, data):
 
 def rates(trials, method):
     return sorted({trial.lr for trial in trials if trial.method == method})
+
+
+def test_all_rounds_are_on_the_same_processes(searched):
+    _, grid = searched({"plain": 0.1 * 8, "foca": 0.2}, engine=1)
+    assert len(grid.calls) > 1
+    assert isinstance(grid.engines[0], Processes)
+    assert len({id(engine) for engine in grid.engines}) == 1
 
 
 def test_the_middle_is_found_without_widening(searched):

@@ -193,6 +193,7 @@ class TestSweep:
         for text in (first_text(found), model_card(found)):
             assert "90" in text
             assert "50" not in text
+            assert "All of this is at lr 0.2, one of 2 values." in text
 
     def test_any_other_report_stays_as_it_is(self):
         plain = report(weights)

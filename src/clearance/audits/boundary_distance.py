@@ -8,15 +8,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from clearance._checks import check_count
+from clearance._checks import check_choice, check_count
 from clearance._first_order import dual_norm, first_order_distance
+from clearance.attacks.balls import as_norm
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.transfer import has_steps
 from clearance.audits._audit import Audit, Findings, Subject, named_class
 from clearance.audits._change_sheet import picture_pixels
 from clearance.audits._samples import fixed_images, fixed_rows
 from clearance.audits.minimal_perturbation import minimum_distances
-from clearance.audits.robustness import checked_logits, norm_name
+from clearance.audits.robustness import NORM_NAMES, checked_logits
 from clearance.data import ImageSet
 from clearance.geometry.nearest import squared_distances
 from clearance.losses.margins import margin_distances
@@ -507,7 +508,10 @@ class BoundaryDistance(Audit):
     rivals: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "norms", tuple(map(norm_name, self.norms)))
+        named = [NORM_NAMES.get(as_norm(norm), norm) for norm in self.norms]
+        for norm in named:
+            check_choice("norms", norm, NORM_NAMES.values())
+        object.__setattr__(self, "norms", tuple(dict.fromkeys(named)))
         for name in ("images", "searched", "steps"):
             check_count(name, getattr(self, name))
         if self.rivals is not None:

@@ -232,7 +232,9 @@ def features_of(subject: Subject) -> Cloud:
 
 
 def _on_disk(subject: Subject) -> bool:
-    return any(isinstance(some, StoredImageSet) for some in (subject.train, subject.test))
+    return any(
+        isinstance(some, StoredImageSet) and not some.is_small() for some in (subject.train, subject.test)
+    )
 
 
 def pixels_of(subject: Subject) -> Cloud:

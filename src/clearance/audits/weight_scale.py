@@ -78,7 +78,7 @@ class WeightScale(Audit):
         test = fixed_images(subject.test, self.images, subject.seed)
         train = fixed_images(subject.train, self.images, subject.seed)
         with evaluating(subject.model):
-            layers = weight_layers(subject.model, test.batch(torch.arange(2))[0])
+            layers = weight_layers(subject.model, test.batch(torch.arange(min(2, len(test))))[0])
         logits, learnt = (all_logits(subject.model, some).double().cpu() for some in (test, train))
         sizes = [(root_mean_square(one.weight), spectral_norm(one.weight, one.groups)) for one in layers]
         found = [

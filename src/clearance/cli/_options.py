@@ -127,14 +127,14 @@ def _check_names(recipe: "Recipe", shipped: "Mapping[str, Method]") -> None:
     Settings of losses are checked but for methods as they are `shipped`, so that a plan of these needs no torch.
     """
     from clearance._checks import check_choice
-    from clearance.experiments.catalogue import AUDITS, DATASETS, LOSSES, MODELS
+    from clearance.experiments.catalogue import AUDIT_GROUPS, AUDITS, DATASETS, LOSSES, MODELS
 
     if not recipe.dataset.startswith(("folder:", "npz:")):
         check_choice("dataset", recipe.dataset, DATASETS)
     if not recipe.model.startswith("run:"):  # the network of a finished run
         check_choice("model", recipe.model, MODELS)
     for name in (*recipe.audits, *recipe.audit_settings):
-        check_choice("audit", name, AUDITS)
+        check_choice("audit", name, [*AUDITS, *AUDIT_GROUPS])
     for name, method in recipe.methods.items():
         check_choice("loss", method.loss, LOSSES)
         if method.loss_settings and method != shipped.get(name):

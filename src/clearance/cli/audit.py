@@ -172,7 +172,8 @@ class AuditCommand:
         seed: Seed of partial sets and first weights of retrained heads (default: the seed of the run, else 0).
         out: The folder for the page and its records.
         export: A folder for what a deployed model needs: names of classes, temperature and out-of-distribution
-            threshold as JSON, features of training images, and a short reader that needs torch alone.
+            threshold as JSON, features of training images, and a short reader that needs torch alone. For a module with
+            one logit per class.
         open: Open the page in a browser (the demonstration does so on a desktop).
         quiet: Print nothing but errors.
         json: Print report.json; progress goes to the error stream.

@@ -107,10 +107,9 @@ class CompareCommand:
 
     def _recipe(self) -> "Recipe":
         from clearance.cli._options import chosen_recipe, default_methods, split_names
-        from clearance.experiments.catalogue import audit_names
         from clearance.experiments.sweep import with_swept_audits
 
-        audits = audit_names(split_names(self.audits)) or None
+        audits = split_names(self.audits) or None
         recipe = chosen_recipe(
             self.recipe,
             self.dataset,

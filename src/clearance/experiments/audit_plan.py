@@ -19,7 +19,7 @@ from clearance.data.image_set import shared_images
 from clearance.data.intake import open_unlabelled
 from clearance.data.slices import read_slices
 from clearance.data.stored import StoredImageSet
-from clearance.experiments.catalogue import AUDITS, audit_names, resolve
+from clearance.experiments.catalogue import AUDIT_GROUPS, AUDITS, audit_names, resolve
 from clearance.experiments.datasets import check_not_a_path, load_dataset
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.saved import load_model
@@ -292,6 +292,8 @@ def _names(given: Sequence[str | Audit], own: Mapping[str, Audit]) -> tuple[str,
         raise ValueError(
             f"`audits` must have each audit once; got {twice[0]!r} twice. Audit twice for two settings."
         )
+    for name in names:
+        check_choice("audit", name, [*own, *AUDITS, *AUDIT_GROUPS])
     return audit_names(names)
 
 

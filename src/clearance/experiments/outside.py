@@ -145,6 +145,10 @@ class OutsideModel:
         fewer = fewer_where_costly(model, data.test, audits, say) if COSTLY in names else {}
         plan = AuditPlan.of(audits, settings, defaults=fewer, unknown=has_unknown)
         chosen = plan.resolved(test=data.test, unknown=unknown, images=request.images, slices=request.slices)
+        if _PIXEL_HEADS in names and any(
+            isinstance(some, StoredImageSet) for some in (data.train, data.test)
+        ):
+            say(f"{_PIXEL_HEADS}: without heads on raw pixels, which need all images in memory")
         say(plan_line(model, data, unknown, names))
         if self.expect_accuracy is not None:
             say(check_accuracy(model, data.test, self.expect_accuracy))
@@ -268,6 +272,9 @@ def plan_line(model: Classifier, data: RunData, unknown: ImageSet | None, audits
 
 def _size(count: int) -> str:
     return f"{count / 2**20:.0f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
+
+
+_PIXEL_HEADS = "co_adaptation"  # the audit that has them
 
 
 def _check_settings(settings: Settings) -> None:

@@ -1,5 +1,6 @@
 """The origin of a report's numbers: settings, versions, date; without folder, user or machine names."""
 
+import dataclasses
 import getpass
 import platform
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from clearance._describe import describe
+from clearance._describe import code_of, describe
 from clearance.audits import Audit
 from clearance.data import ImageSet
 from clearance.data.slices import Slices
@@ -40,8 +41,14 @@ def full_settings(recipe: Recipe, audits: AuditPlan | None = None) -> dict[str, 
 
 
 def described(audit: Audit) -> dict[str, Any]:
-    """The settings of an audit as JSON values; of images the name and digest, of slices the names of their columns."""
-    return {name: _described(value) for name, value in vars(audit).items()}
+    """The settings of an audit as JSON values, and the code of one that is not Clearance's, as hashes.
+
+    Of images the name and digest are kept, of slices the names of their columns.
+    """
+    names = (
+        [one.name for one in dataclasses.fields(audit)] if dataclasses.is_dataclass(audit) else vars(audit)
+    )
+    return {**code_of(audit), **{name: _described(getattr(audit, name)) for name in names}}
 
 
 def _described(value: Any) -> Any:

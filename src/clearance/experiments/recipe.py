@@ -14,6 +14,7 @@ from typing import Any, Literal
 import yaml
 
 from clearance._checks import check_choice, check_count, check_fraction, did_you_mean
+from clearance.experiments.catalogue import audit_names
 from clearance.experiments.method import Method, whole_as_floats
 
 _SYNONYMS = {"learning_rate": "lr", "wd": "weight_decay", "decay": "weight_decay"}  # of other libraries
@@ -114,7 +115,7 @@ class Recipe:
         channels_last: Whether images and filters are stored with their channels last: the same numbers up to rounding.
             On a CPU, networks with several convolutions then train in two thirds to all of the time.
         seeds: How many seeds; they are 0, 1, 2 ...
-        audits: Names of audits in the catalogue.
+        audits: Names of audits in the catalogue; ``"all"`` and ``"few-labels"`` stand for several.
         audit_settings: Settings of an audit that differ from its defaults, by audit and setting.
         methods: The methods to compare, by name; the others are compared with the first.
     """
@@ -164,6 +165,7 @@ class Recipe:
                     f"for {audit!r}."
                 )
         whole_as_floats(self)
+        object.__setattr__(self, "audits", audit_names(self.audits))
 
 
 def to_tree(recipe: Recipe | Method) -> dict[str, Any]:

@@ -102,8 +102,8 @@ class Loss(nn.Module):
         return terms
 
     @contextlib.contextmanager
-    def repeated(self) -> Iterator[None]:
-        """Calls with a batch that was counted already, for another head."""
+    def _for_another_head(self) -> Iterator[None]:
+        """Calls with a batch that was counted already."""
         here = [part for part in self.modules() if isinstance(part, Loss)]
         for part in here:
             part._repeated = True

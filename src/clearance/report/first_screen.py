@@ -60,7 +60,7 @@ def first_screen(findings: Findings) -> FirstScreen:
             if few
             else []
         ),
-        failures=_failures(findings),
+        failures=failures(findings),
         foot=escape((NOT_SAID if len(findings.methods) > 1 else NOT_SAID_ONCE) if few else ""),
     )
 
@@ -323,7 +323,7 @@ def _family(findings: Findings) -> Markup:
     ).format(each, strong(findings.baseline), data(LEVEL, "fraction"), adjusted if count > 1 else "")
 
 
-def _failures(findings: Findings) -> tuple[Markup, ...]:
+def failures(findings: Findings) -> tuple[Markup, ...]:
     """What went wrong, one line per method: runs, rebuilt last layers, seeds that only one method has."""
     runs: dict[str, list[str]] = defaultdict(list)
     for note in findings.failures:

@@ -12,7 +12,7 @@ from clearance.report.audits import all_findings
 from clearance.report.findings import Findings, datasets
 from clearance.report.names import model_name
 from clearance.report.sweep import at_shown
-from clearance.report.terminal import comparison_table
+from clearance.report.terminal import beside, comparison_table
 
 
 def model_card(report: Report) -> str:
@@ -56,7 +56,7 @@ def _findings(view: Findings, found: Sequence[Finding]) -> list[str]:
             rows.append((one.severity, said, " ".join([_shown(escape(one.todo).striptags()), *code]).strip()))
     leads = [_shown((one.said + escape(f" {one.todo}")).striptags()) for one in found if one.lead]
     title = f"#### {_shown(model_name(view.methods[0]))} on {_shown(view.dataset)}"
-    return [title, *leads, *([markdown_table(rows)] if len(rows) > 1 else [])]
+    return [title, *leads, *([markdown_table(rows)] if len(rows) > 1 else []), *map(_shown, beside(view))]
 
 
 def _comparison(report: Report) -> list[str]:

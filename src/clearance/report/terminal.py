@@ -12,10 +12,10 @@ from clearance.records.store import Report
 from clearance.report.audit_page import Finding
 from clearance.report.audits import all_findings, headline
 from clearance.report.findings import Findings, datasets
-from clearance.report.first_screen import first_screen
+from clearance.report.first_screen import failures, first_screen
 from clearance.report.names import model_name
 from clearance.report.numbers import half_width, printed
-from clearance.report.sweep import at_shown
+from clearance.report.sweep import at_shown, swept
 from clearance.report.tables import Overview, overview
 
 WIDTH = 96  # characters: what a terminal holds
@@ -32,7 +32,10 @@ class Table:
     foot: str
 
     def __str__(self) -> str:
-        """The table in columns of spaces, and the text around it in lines that are not longer."""
+        return self.text()
+
+    def text(self, width: int = WIDTH) -> str:
+        """The table in columns of spaces, and sentences in lines of at most `width` characters."""
         lines = [self.columns, *self.rows]
         widths = [max(len(line[index]) for line in lines) for index in range(len(self.columns))]
         padded = [
@@ -41,7 +44,7 @@ class Table:
             )
             for pairs in (list(enumerate(zip(line, widths, strict=True))) for line in lines)
         ]
-        words = [textwrap.fill(part, WIDTH) for part in (self.title, *self.foot.splitlines())]
+        words = [textwrap.fill(part, width) for part in (self.title, *self.foot.splitlines())]
         return "\n".join(text for text in (words[0], *padded, *words[1:]) if text)
 
 
@@ -66,8 +69,23 @@ def comparison_table(report: Report) -> Table:
         title=words.sentence.striptags(),
         columns=("method", *(name for name, _ in shown)),
         rows=tuple((_name(line), *(cells[at] for _, cells in shown)) for at, line in enumerate(lines)),
-        foot="\n".join(text.striptags() for text in (words.also, *words.failures) if text),
+        foot="\n".join(text for text in (words.also.striptags(), *beside(findings)) if text),
     )
+
+
+def beside(findings: Findings) -> list[str]:
+    """What is said below: the value of a sweep that all of it is about, and runs that went wrong.
+
+    >>> beside(Findings(Report({"sweep": {"field": "lr", "values": [0.1, 0.2], "shown": 0.2}}, {}, "", ""), "digits"))
+    ['All of this is at lr 0.2, one of 2 values.']
+    """
+    found = swept(findings.report)
+    at = (
+        [f"All of this is at {found.field} {found.shown:g}, one of {len(found.values)} values."]
+        if found
+        else []
+    )
+    return [*at, *(text.striptags() for text in failures(findings))]
 
 
 def _name(line: Overview) -> str:
@@ -90,10 +108,10 @@ def first_text(report: Report, width: int = WIDTH) -> str:
     findings = Findings(at_shown(report), next(iter(datasets(report)), "no dataset"))
     found = all_findings(findings)
     if not found:
-        return str(comparison_table(report))
-    return findings_text(
-        f"Audit of {visible(model_name(findings.methods[0]))} on {visible(findings.dataset)}", found, width
-    )
+        return comparison_table(report).text(width)
+    start = f"Audit of {visible(model_name(findings.methods[0]))} on {visible(findings.dataset)}"
+    below = [textwrap.fill(line, width) for line in beside(findings)]
+    return "\n".join([findings_text(start, found, width), *below])
 
 
 def findings_text(start: str, found: Sequence[Finding], width: int = WIDTH) -> str:

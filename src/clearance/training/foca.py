@@ -430,7 +430,7 @@ def _loss_over_heads(loss: Loss, outputs: Outputs, labels: Tensor, heads: HeadSt
     if loss.reads_logits_only:
         return loss(outputs, labels)
     by_head = [loss(outputs.with_head(heads[0]), labels).terms]
-    with loss.repeated():
+    with loss._for_another_head():
         by_head += [loss(outputs.with_head(heads[k]), labels).terms for k in range(1, len(heads))]
     return LossTerms({name: torch.stack([terms[name] for terms in by_head]).mean() for name in by_head[0]})
 
