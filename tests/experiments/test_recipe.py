@@ -77,6 +77,11 @@ def test_the_recipe_of_the_digits_has_the_learning_rates_that_its_committed_tria
     assert min(errors) < used.lr < max(errors)
 
 
+def test_a_group_of_audits_stands_for_them():
+    assert Recipe(audits=("few-labels", "accuracy")).audits == ("co_adaptation", "linear_probe", "accuracy")
+    assert Recipe(audits=("all",)).audits == tuple(catalogue.AUDITS)
+
+
 def test_a_file_changes_only_what_it_says(written):
     found = read_recipe(written("dataset: digits\nepochs: 3\n"))
     assert found == dataclasses.replace(tuned_recipe("digits"), epochs=3)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clearance.records.record import ExhibitRecord, Record
+from clearance.records.record import ExhibitRecord, Record, RunNote
 from clearance.records.store import Report
 from clearance.report.audits import sections, with_summaries
 from clearance.report.drawing import contact_sheet
@@ -15,7 +15,7 @@ from clearance.report.model_card import model_card
 from clearance.report.page import render_page
 from clearance.report.sweep import QUANTITIES, at_shown, over_setting
 from clearance.report.terminal import first_text
-from clearance.vocabulary import Exhibit, Measurement
+from clearance.vocabulary import Exhibit, Measurement, Outcome
 from report.section_parts import term_of
 
 WEIGHTS = {
@@ -194,6 +194,18 @@ class TestSweep:
             assert "90" in text
             assert "50" not in text
             assert "All of this is at lr 0.2, one of 2 values." in text
+
+    def test_one_methods_failed_runs_are_named(self):
+        error = Measurement(
+            "accuracy", "error", 0.5, "fraction", 100, better="lower", context={"split": "test"}
+        )
+        ended = (
+            RunNote("plain", 0, Outcome.FINISHED, "finished at step 9"),
+            RunNote("plain", 1, Outcome.DIVERGED, "diverged at step 3"),
+        )
+        found = Report({}, {}, "made", "today", records=(Record("digits", "plain", 0, error),), runs=ended)
+        for text in (first_text(found), model_card(found)):
+            assert "seed 1 diverged at step 3." in text
 
     def test_any_other_report_stays_as_it_is(self):
         plain = report(weights)
