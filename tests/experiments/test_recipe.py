@@ -14,6 +14,7 @@ from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.build import build_way
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import (
+    Recipe,
     from_tree,
     read_recipe,
     to_tree,
