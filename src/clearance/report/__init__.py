@@ -13,5 +13,4 @@ True
 from clearance.report.card import Card as Card
 from clearance.report.page import render_page as render_page
 from clearance.report.page import write_page as write_page
-from clearance.report.terminal import Table as Table
 from clearance.report.terminal import comparison_table as comparison_table
