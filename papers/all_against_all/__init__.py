@@ -1,1 +1,1 @@
-"""Methods of several papers on the same images: the errors of heads trained on one image of each class."""
+"""Every method of the catalogue under every question, on the same images and seeds."""

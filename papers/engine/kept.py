@@ -29,7 +29,7 @@ class Kept:
     """Plain values by key, one JSON object a line, each written as soon as it is there.
 
     Args:
-        path: The file; a line that was cut off while it was written is dropped.
+        path: The file; a line that was cut off while it was written does not count, and the next one takes its place.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as name:
@@ -41,18 +41,20 @@ class Kept:
     def __init__(self, path: Path) -> None:
         self.path = path
         text = path.read_text("utf-8") if path.exists() else ""
-        whole = text[: text.rfind("\n") + 1]
-        if whole != text:
-            path.write_text(whole, "utf-8")
-        rows = [json.loads(line) for line in whole.splitlines()]
+        rows = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
         self.found: dict[str, Tree] = {row.pop("key"): decode(row) for row in rows}
 
     def add(self, key: str, value: Tree) -> None:
         """Keep a value, at once and on disk."""
         self.found[key] = value
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"key": key, **encode(value)}, allow_nan=False, ensure_ascii=False) + "\n")
+        line = json.dumps({"key": key, **encode(value)}, allow_nan=False, ensure_ascii=False)
+        with self.path.open("a+b") as file:
+            file.seek(0)
+            before = file.read()
+            if (whole := before.rfind(b"\n") + 1) < len(before):
+                file.truncate(whole)
+            file.write(f"{line}\n".encode())
 
 
 def run_kept(

@@ -543,7 +543,9 @@ class Ledger:
         claim = judgement.claim
         if judgement.verdict != "not run" or claim.command == "-":
             return ""
-        dataset = self.dataset if self.dataset in (*claim.datasets, *claim.also) else claim.datasets[0]
+        only_numbers = claim.readings and all(reading.value is not None for reading in claim.readings)
+        here = claim.datasets if only_numbers else (*claim.datasets, *claim.also)
+        dataset = self.dataset if self.dataset in here else claim.datasets[0]
         return claim.command or command_line(self.claims.paper, dataset, only=claim.study)
 
 
