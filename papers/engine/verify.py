@@ -297,7 +297,9 @@ def _of_the_toy(tree: Tree) -> Iterator[tuple[Any, Any, str]]:
         for quantity, kept in panel.items():
             yield statistics.median(kept["by_seed"].values()), kept["median"], f"panels.{name}.{quantity}"
     for name, kept in tree.get("foca_against_joint", {}).items():
-        foca, joint = (panels[f"{way} {name} {head}"] for way, head in (("FOCA,", "heads"), ("joint,", "head")))
+        foca, joint = (
+            panels[f"{way} {name} {head}"] for way, head in (("FOCA,", "heads"), ("joint,", "head"))
+        )
         below, above = (one["within_between"]["by_seed"] for one in (foca, joint))
         times = {seed: above[seed] / below[seed] for seed in below}
         smaller = {int(seed): 1 / value for seed, value in times.items()}
