@@ -83,13 +83,22 @@ def write_ledger_files(out: Path, text: str, tree: Mapping[str, Any]) -> Path:
     Args:
         out: The folder; it is made where it is missing.
         text: Markdown, as it is.
-        tree: Plain values; numbers that JSON does not have are encoded.
+        tree: Plain values; numbers that JSON does not have are encoded. The digest of the text joins them.
     """
     out.mkdir(parents=True, exist_ok=True)
-    json_text = json.dumps(encode(tree), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-    write_bytes(out / "ledger.json", json_text.encode())
+    write_bytes(out / "ledger.json", json_text({**tree, "page": page_digest(text)}).encode())
     write_bytes(out / "ledger.md", text.encode())
     return out / "ledger.md"
+
+
+def json_text(tree: Mapping[str, Any]) -> str:
+    """A ``ledger.json`` of plain values."""
+    return json.dumps(encode(tree), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def page_digest(text: str) -> str:
+    """Sixteen hexadecimal digits of the SHA-256 of a ``ledger.md``, which the ``ledger.json`` beside it keeps."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def made_from(report: Report) -> dict[str, str]:
@@ -387,9 +396,9 @@ class Ledger:
     studies: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
-    def save(self, directory: Path) -> Path:
-        """Write ``ledger.md`` and ``ledger.json`` into `directory`; the path of the first."""
-        return write_ledger_files(directory, self.to_markdown(), self.to_json())
+    def save(self, directory: Path, text: str | None = None) -> Path:
+        """Write ``ledger.md``, the verdicts or a study's own `text`, and ``ledger.json``; the path of the first."""
+        return write_ledger_files(directory, self.to_markdown() if text is None else text, self.to_json())
 
     def counts(self) -> dict[str, int]:
         """The number of claims with each verdict, with the ordering where that is what was found."""
@@ -701,10 +710,8 @@ class JudgedStudy:
         """
         judgements = self.judgements(report.records)
         ledger = Ledger(paper_claims(self.paper), self.dataset, judgements, report, self.names)
-        path = ledger.save(out)
         text = "\n\n".join(part.strip("\n") for part in (ledger.to_markdown(), *sections) if part)
-        write_bytes(path, f"{text}\n".replace(THIN, " ").encode())
-        return path
+        return ledger.save(out, f"{text}\n".replace(THIN, " "))
 
 
 # A table of the errors behind both cuts of the network, which a ledger shows where both were measured.

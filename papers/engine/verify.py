@@ -37,8 +37,10 @@ from papers.engine.ledger import (
     JudgedStudy,
     Ledger,
     cost_rows,
+    json_text,
     mean_and_spread,
     mean_cell,
+    page_digest,
     records_in,
 )
 
@@ -88,10 +90,16 @@ def ledgers(root: Path = ROOT) -> list[Path]:
 
 
 def verified(path: Path) -> Verified:
-    """One ledger, computed again."""
+    """One ledger, computed again, and the page beside it."""
     tree = read(path)
-    if "claims" in tree:
-        return _verified_claims(path, tree)
+    found = _verified_claims(path, tree) if "claims" in tree else _verified_rows(path, tree)
+    if tree.get("page") != page_digest(path.with_suffix(".md").read_text("utf-8")):
+        changed = "ledger.md was changed after it was written: its digest is not that in ledger.json"
+        found = dataclasses.replace(found, problems=(*found.problems, changed))
+    return found
+
+
+def _verified_rows(path: Path, tree: Tree) -> Verified:
     problems, checked, unverifiable = [], 0, 0
     said = path.with_suffix(".md").read_text("utf-8")
     for place, row in enumerate(tree.get("rows", ())):
@@ -163,6 +171,7 @@ def rewrite(root: Path = ROOT) -> list[Path]:
     for path in ledgers(root):
         tree, markdown = read(path), path.with_suffix(".md")
         said = markdown.read_text("utf-8")
+        as_written = tree.get("page") == page_digest(said)
         if "claims" in tree:
             ledger = judged_again(tree, path.parent)
             more = {
@@ -182,7 +191,9 @@ def rewrite(root: Path = ROOT) -> list[Path]:
             said = re.sub(rf"^{judgement.claim.id}: .*$", judgement.sentence, said, flags=re.MULTILINE)
         else:
             continue
-        text = json.dumps(encode({**tree, **more}), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+        if as_written:
+            more["page"] = page_digest(said)
+        text = json_text({**tree, **more})
         changed += [p for p, new in ((path, text), (markdown, said)) if _written(p, new)]
     for page in pages(root):
         if _written(page, with_tables(page.read_text("utf-8"), page.parent)):

@@ -624,9 +624,7 @@ def study(classes: tuple[str, ...], chosen: list[tuple[int, int]], request: Stud
     images = {name: [pair["n_train"], pair["n_test"]] for name, pair in pairs.items()}
     judgements = svm_judgements(pairs, dataset)
     ledger = Ledger(paper_claims(PAPER), dataset, judgements, report, (STUDY,), {"images": images})
-    path = ledger.save(out)
-    write_bytes(path, _text(ledger, pairs, titles).encode())
-    return path
+    return ledger.save(out, _text(ledger, pairs, titles))
 
 
 def _text(ledger: Ledger, pairs: Found, titles: Mapping[str, str]) -> str:

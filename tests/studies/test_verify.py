@@ -116,7 +116,21 @@ def test_what_was_said_in_markdown_is_checked_too(tmp_path):
     path, _ = copied("sato_2019/results/mnist/ledger.json", tmp_path)
     markdown = path.with_suffix(".md")
     markdown.write_text(markdown.read_text("utf-8").replace("foca 26.0", "foca 28.0"), "utf-8")
-    assert verified(path).problems == ("ledger.md has other verdicts",)
+    assert "ledger.md has other verdicts" in verified(path).problems
+
+
+def test_a_page_that_was_changed_by_hand_fails_and_is_not_blessed_by_writing_it_again(tmp_path):
+    path, _ = copied("wan_2018/results/accuracy/mnist/ledger.json", tmp_path)
+    assert not verified(path).problems
+    markdown = path.with_suffix(".md")
+    text = markdown.read_text("utf-8")
+    changed = re.sub(r"^(\| l-softmax \| )1\.6 %", r"\g<1>0.8 %", text, count=1, flags=re.MULTILINE)
+    assert changed != text, "a number that no claim and no common table has"
+    markdown.write_text(changed, "utf-8")
+    for _ in range(2):
+        (problem,) = verified(path).problems
+        assert problem.startswith("ledger.md was changed after it was written")
+        rewrite(tmp_path)
 
 
 def test_a_table_of_verdicts_is_written_from_the_ledgers(tmp_path):
