@@ -33,6 +33,8 @@ class TestMistakes:
             (["search", "--per-class", "1,none"], "--per-class takes whole numbers"),
             (["search", "--methods", "pain"], "Did you mean 'plain'"),
             (["compare", "--methods", ""], "--methods must name at least one"),
+            (["compare", "--audits", ","], "--audits must name at least one"),
+            (["search", "--epochs", "1", "--trial-epochs", "3"], "`trial_epochs` must be at most"),
             (["compare", "--recipe", "nowhere.yaml", "--dry-run"], "there is no recipe nowhere.yaml"),
             (["audit", "demo", "--audits", "accuracy"], "--audits is for a model given as MODULE:NAME"),
             (

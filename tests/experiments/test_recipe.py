@@ -249,6 +249,19 @@ class TestAdversarialSettings:
         with pytest.raises(ValueError, match=rf"`{name}` must be \d without adversarial images; got 2"):
             Method(**alone)
 
+    @pytest.mark.parametrize(
+        ("settings", "name", "way"),
+        [
+            ({"way": "foca", "adversarial": 0.1}, "adversarial", "foca"),
+            ({"way": "foca", "head_noise": 0.5}, "head_noise", "foca"),
+            ({"heads": 8}, "heads", "end_to_end"),
+            ({"recalibrate": True}, "recalibrate", "end_to_end"),
+        ],
+    )
+    def test_settings_that_the_way_of_training_does_not_use_are_refused(self, settings, name, way):
+        with pytest.raises(ValueError, match=rf"`{name}` must be left out with `way: {way}`"):
+            Method(**settings)
+
 
 BOMBS = {
     "aliases": "a: &a [1]\n" + "".join(

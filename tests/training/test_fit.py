@@ -5,6 +5,7 @@ import shutil
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,8 +13,10 @@ from torch import nn
 
 from clearance import LossTerms
 from clearance.data import Augmentation, ImageSet, gaussian_images
+from clearance.data.digits import read_digits
+from clearance.data.stored import StoredImageSet, write_pixels
 from clearance.heads import MLP, GaussianMixture, GradientHeads, HeadTraining, mixture_groups
-from clearance.losses import CrossEntropyLoss, GaussianMixtureLoss, Loss
+from clearance.losses import CrossEntropyLoss, GaussianMixtureLoss, Loss, TrainingWarning
 from clearance.models import Classifier, small_cnn
 from clearance.training import FOCA, EndToEnd, Execution, Limits, fit
 from clearance.training.fit import Progress
@@ -835,3 +838,145 @@ def test_a_line_says_that_the_means_of_a_mixture_are_away_from_their_classes(rat
     assert [f"that is {100 * offset:.0f} % of the squared distance" in line for line in lines] == [
         True
     ] * warned
+
+
+def fitted(model, data, **settings):
+    fit(model, settings.pop("way", EndToEnd()), data, optimizer=settings.pop("optimizer", PLAIN), **settings)
+    return model
+
+
+def test_a_set_on_disk_trains_to_the_same_bits(tmp_path, monkeypatch):
+    """Also under FOCA, whose heads and whose batch normalisation read the whole set."""
+    pixels = np.random.default_rng(0).integers(0, 255, (60, 1, 4, 4)).astype(np.uint8)
+    labels = torch.arange(60) % 3
+    kept = ImageSet(torch.from_numpy(pixels) / 255, labels, ("a", "b", "c"))
+    store = write_pixels(tmp_path / "a.pixels", list(pixels))
+    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", 100)  # bytes
+    stored = StoredImageSet(store, labels, ("a", "b", "c"))
+    with pytest.raises(ValueError, match="stay on disk"):
+        _ = stored.images
+
+    def trained(data, way):
+        torch.manual_seed(0)
+        extractor = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU())
+        model = Classifier(extractor, nn.Linear(8, 3))
+        return fitted(model, data, way=way, epochs=2, batch_size=20, validation=data).state_dict()
+
+    for way in (EndToEnd, partial(FOCA, per_class=2, recalibrate=True)):
+        in_memory, on_disk = (trained(data, way()) for data in (kept, stored))
+        assert all(torch.equal(in_memory[name], on_disk[name]) for name in in_memory)
+
+
+class Named(torch.utils.data.Dataset):
+    """The images of gaussian_images with class names in an order of its own."""
+
+    def __init__(self, *classes):
+        self.classes, self._images = classes, gaussian_images(class_count=2)
+
+    def __len__(self):
+        return len(self._images)
+
+    def __getitem__(self, place):
+        image, label = self._images.images[place], int(self._images.labels[place])
+        return image, self.classes.index(("cat", "dog")[label])
+
+
+def test_validation_images_have_the_classes_of_the_training_images():
+    """A Dataset with other classes, or the same ones in another order, is refused."""
+    model, train = Classifier(nn.Flatten(), nn.Linear(64, 2)), Named("cat", "dog")
+    row = fit(model, EndToEnd(), train, epochs=80, batch_size=20, validation=Named("cat", "dog")).history[-1]
+    assert row["validation_error"] < 0.2
+    for other in (Named("dog", "cat"), gaussian_images(class_count=3)):
+        with pytest.raises(
+            ValueError, match=r"`late` must have the classes of `train`, in their order: cat, dog"
+        ):
+            fitted(model, train, epochs=1, validation={"late": other})
+
+
+def test_a_frozen_part_is_neither_rescaled_nor_counted_in_the_clipped_norm():
+    data = gaussian_images()
+    model = tiny_for(data)
+    model.extractor.requires_grad_(False)
+    before = model.extractor[1].weight.clone()
+    fitted(model, data, epochs=1, batch_size=10, limits=Limits(max_norm=0.1))
+    assert torch.equal(model.extractor[1].weight, before)
+
+    def losses(clip, *, frozen):
+        model = tiny_for(data)
+        model.extractor.requires_grad_(not frozen)
+        own = partial(torch.optim.SGD, list(model.head.parameters()), lr=0.1)
+        limits = Limits(clip_norm=clip)
+        result = fit(
+            model, EndToEnd(), data, epochs=5, batch_size=10, optimizer=lambda _: own(), limits=limits
+        )
+        return [row["cross_entropy"] for row in result.history]
+
+    assert losses(1.0, frozen=False) == losses(1.0, frozen=True)
+
+
+def tiny_for(data, head=None):
+    torch.manual_seed(0)
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU())
+    return Classifier(extractor, head or nn.Linear(16, data.class_count))
+
+
+def test_variances_of_a_mixture_have_no_largest_norm():
+    data, head = gaussian_images(), GaussianMixture(16, 3, "class_diagonal")
+    with torch.no_grad():
+        head.raw_log_variance.fill_(-3.0)
+    before = head.raw_log_variance.clone()
+    still = partial(torch.optim.SGD, lr=1e-9)
+    fitted(tiny_for(data, head), data, steps=1, optimizer=still, limits=Limits(max_norm=1.0))
+    torch.testing.assert_close(head.raw_log_variance, before)
+
+
+def test_a_run_directory_is_not_that_of_a_run_with_another_part_frozen(tmp_path):
+    data = gaussian_images()
+    fitted(tiny_for(data), data, epochs=1, run_dir=tmp_path)
+    frozen = tiny_for(data)
+    frozen.extractor.requires_grad_(False)
+    with pytest.raises(ValueError, match="run_dir"):
+        fitted(frozen, data, epochs=1, run_dir=tmp_path)
+    frozen.head.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"nothing to train.*frozen"):
+        fitted(frozen, data, epochs=1)
+
+
+def test_a_run_that_is_stopped_goes_on_where_it_stopped(tmp_path):
+    data, seen = gaussian_images(), []
+    fitted(
+        tiny_for(data),
+        data,
+        steps=9,
+        batch_size=10,
+        run_dir=tmp_path,
+        on_step=lambda p: "stop" if p.step == 4 else None,
+    )
+    fitted(
+        tiny_for(data), data, steps=9, batch_size=10, run_dir=tmp_path, on_step=lambda p: seen.append(p.step)
+    )
+    assert seen == [5, 6, 7, 8, 9]
+
+
+def test_a_failure_is_said_again_in_the_next_training_with_the_same_loss():
+    data, way = read_digits("train"), EndToEnd()
+    fitted(tiny_for(data), data, way=way, steps=60, batch_size=64)
+    for _ in range(2):
+        with pytest.warns(TrainingWarning):
+            fitted(
+                tiny_for(data),
+                data,
+                way=way,
+                steps=90,
+                batch_size=64,
+                optimizer=partial(torch.optim.SGD, lr=50.0),
+            )
+
+
+def test_foca_refuses_a_layer_that_extractor_and_head_share():
+    data, layer = gaussian_images(), nn.Linear(64, 64)
+    model = Classifier(
+        nn.Sequential(nn.Flatten(), layer, nn.ReLU()), nn.Sequential(layer, nn.ReLU(), nn.Linear(64, 3))
+    )
+    with pytest.raises(ValueError, match=r"share '1\.weight', '1\.bias'"):
+        fitted(model, data, way=FOCA(per_class=2), epochs=1)

@@ -109,7 +109,9 @@ class CompareCommand:
         from clearance.cli._options import chosen_recipe, default_methods, split_names
         from clearance.experiments.sweep import with_swept_audits
 
-        audits = split_names(self.audits) or None
+        audits = None if self.audits is None else split_names(self.audits)
+        if audits == ():
+            raise ValueError("--audits must name at least one; got none. `clearance list` shows them.")
         recipe = chosen_recipe(
             self.recipe,
             self.dataset,

@@ -85,10 +85,11 @@ class TrainCommand:
         from clearance.cli._options import chosen_recipe
         from clearance.cli._progress import listening
         from clearance.experiments.audit_plan import AuditPlan
-        from clearance.experiments.build import build_data
+        from clearance.experiments.build import build_data, check_draws
         from clearance.experiments.grid import run_grid, silent
         from clearance.experiments.provenance import report_of
         from clearance.experiments.run import RunPlan
+        from clearance.experiments.saved import check_square
         from clearance.report.terminal import first_text
 
         console = Console(quiet=not first)
@@ -104,10 +105,12 @@ class TrainCommand:
             epochs=self.epochs,
         )
         AuditPlan.of_recipe(recipe)  # a wrong setting, before any training
-        plan = RunPlan(recipe, self.method, self.seed)
+        plan, data = RunPlan(recipe, self.method, self.seed), build_data(recipe)
+        check_draws(recipe, data)
+        check_square(recipe.model, data.train.shape)
         engine = None if is_launched() else 1
         with listening(console, 1 + len(plan.sources)) as listener:
-            (found,) = run_grid([plan], build_data(recipe), self.out, engine, listener if first else silent)
+            (found,) = run_grid([plan], data, self.out, engine, listener if first else silent)
         if not found.records:
             sys.stderr.write(f"clearance: {found.note.status if found.note else 'failed'}\n")
             sys.exit(FAILED)

@@ -361,7 +361,7 @@ def as_pixels(images: Tensor | NDArray[Any]) -> Tensor:
     pixels = torch.from_numpy(_channels_first(images)) if isinstance(images, np.ndarray) else images.detach()
     if pixels.ndim == 3:
         pixels = pixels.unsqueeze(1)
-    if pixels.shape[3] == 3 and pixels.shape[1] > 4:
+    if pixels.shape[3] in (1, 3, 4) and pixels.shape[1] > 4:
         raise ValueError(
             f"`images` must have their channels on axis 1; got shape {tuple(pixels.shape)}, which seems "
             "to have them last; use images.permute(0, 3, 1, 2), or construct ImageSet if this is intended."
@@ -497,7 +497,8 @@ def check_labels(labels: Tensor, images: Tensor, classes: Sequence[str]) -> None
         raise ValueError(f"`labels` must be an int64 tensor; got {kind}; integers: labels.long().")
     if labels.ndim != 1:
         raise ValueError(
-            f"`labels` must have 1 axis (N,); got shape {tuple(labels.shape)}; one-hot: labels.argmax(1)."
+            f"`labels` must have 1 axis (N,); got shape {tuple(labels.shape)}; one-hot: labels.argmax(1); a column: "
+            "labels.flatten()."
         )
     check_equally_long(labels, images)
     if labels.device != images.device:

@@ -318,7 +318,7 @@ def _check_one_network(methods: Mapping[str, Method]) -> None:
     for name, settings in methods.items():
         changed = [
             part
-            for part in ("dropout", "norm", "features")
+            for part in ("dropout", "norm", "features", "mixture")
             if getattr(settings, part) != getattr(Method(), part)
         ]
         if changed:

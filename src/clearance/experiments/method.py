@@ -1,7 +1,7 @@
 """A method: the change to plain training that a comparison names, in numbers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -225,4 +225,11 @@ class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettin
         MixtureSettings.__post_init__(self)
         EndToEndSettings.__post_init__(self)
         FOCASettings.__post_init__(self)
+        unused, needs = (EndToEndSettings, "end_to_end") if self.way == "foca" else (FOCASettings, "foca")
+        for one in fields(unused):
+            if getattr(self, one.name) != one.default:
+                raise ValueError(
+                    f"`{one.name}` must be left out with `way: {self.way}`, which does not use it; got "
+                    f"{getattr(self, one.name)}. Drop it, or set `way: {needs}`."
+                )
         whole_as_floats(self)

@@ -148,6 +148,10 @@ def search_settings(
         raise ValueError(
             f"`trial_epochs` must be None if the recipe counts steps; got {trial_epochs} and {recipe.steps} steps."
         )
+    if trial_epochs is not None and trial_epochs > recipe.epochs:
+        raise ValueError(
+            f"`trial_epochs` must be at most the recipe's epochs, {recipe.epochs}; got {trial_epochs}."
+        )
     trials: list[Trial] = []
     short = dataclasses.replace(recipe, epochs=trial_epochs or recipe.epochs)
     wanted = {

@@ -51,7 +51,8 @@ class Hosted:
     def begin(self) -> None:
         """Start, once the model is on its device."""
         if self.foca is not None:
-            self.session = self.foca.start(self.model, self.images)
+            draws = self.foca.generators(torch.initial_seed() % 2**63)
+            self.session = self.foca.start(self.model, self.images, generators=draws)
 
     def training_loss(
         self, images: Tensor, labels: Tensor, model: Callable[..., Any] | None = None

@@ -113,6 +113,13 @@ class Loss(nn.Module):
             for part in here:
                 part._repeated = False
 
+    def watch_anew(self) -> None:
+        """Forget the batches of an earlier training, so that what fails in the next one is said again."""
+        for part in self.modules():
+            if isinstance(part, Loss):
+                part.__dict__.pop("_watch_of_this", None)
+                part._batches_in_all, part._batches_since_step, part._first_weights = 0, 0, None
+
     def extra_repr(self) -> str:
         """The settings: public attributes."""
         kept = {name: value for name, value in vars(self).items() if not name.startswith("_")}

@@ -97,6 +97,17 @@ def _check_intact(layers: Sequence[str], recorded: dict[str, Tensor], versions: 
             )
 
 
+def check_separate(extractor: nn.Module, head: nn.Module, name: str = "the head") -> None:
+    """Raise ValueError if head and extractor share a parameter: they could not be trained separately."""
+    own = {id(parameter) for parameter in head.parameters()}
+    shared = [known for known, parameter in extractor.named_parameters() if id(parameter) in own]
+    if shared:
+        raise ValueError(
+            f"{name} and the rest of the module share {', '.join(map(repr, shared))}, so extractor and head could not "
+            "be trained separately; untie them, or choose a head that shares no parameters."
+        )
+
+
 class Classifier(nn.Module):
     r"""An image classifier of two parts: normalise, extract features, compute logits.
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from clearance._checks import did_you_mean
 from clearance.data.preprocessing import preprocessing_of
 from clearance.models._running import evaluating
-from clearance.models.classifier import Classifier, in_precision_of
+from clearance.models.classifier import Classifier, check_separate, in_precision_of
 from clearance.models.cut import MapHead, SummedHeads, TwoLogits, UntilHead, UntilHeads, UntilMap
 from clearance.models.given import checked_example, described_error, logits_entries, normalisation_of
 
@@ -196,7 +196,7 @@ def _proved(seen: _Seen, example: Tensor, mean: Tensor, std: Tensor) -> tuple[Cl
     """The first cut whose logits equal the module's, and what the line says of it."""
     refused: ValueError | None = None
     for cut in _cuts(seen):
-        _check_separate(seen.name, cut.head, cut.extractor)
+        check_separate(cut.extractor, cut.head, f"head {seen.name!r}")
         model = Classifier(cut.extractor, cut.head)
         model.mean, model.std = mean, std  # on the module's device and in its dtype
         model.training = seen.module.training
@@ -526,17 +526,6 @@ def _check_head_input(name: str, calls: list[_Call], batch: int) -> tuple[int, .
             f"Name a submodule that runs after pooling or flattening. {_BLACK_BOX}"
         )
     return shape
-
-
-def _check_separate(name: str, head: nn.Module, extractor: nn.Module) -> None:
-    """Raise ValueError if head and extractor share a parameter: they could not be trained separately."""
-    own = {id(parameter) for parameter in head.parameters()}
-    shared = [known for known, parameter in extractor.named_parameters() if id(parameter) in own]
-    if shared:
-        raise ValueError(
-            f"head {name!r} and the rest of the module share {', '.join(map(repr, shared))}, so extractor "
-            "and head could not be trained separately; untie them, or choose a head that shares no parameters."
-        )
 
 
 def _check_features_kept(name: str, head: nn.Module, features: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ def recalibrate_batch_norm(model: Classifier, data: ImageSet, batch_size: int = 
             layer.momentum, layer.training = None, True  # None: the plain average of all batches
         try:
             for rows in order.tensor_split(batches):
-                model.features(data.images[rows.to(data.images.device)].to(device))
+                model.features(data.batch(rows.to(data.labels.device))[0].to(device))
         finally:
             for layer, momentum in zip(layers, momenta, strict=True):
                 layer.momentum = momentum

@@ -271,7 +271,7 @@ class Session:
         found = self.training.diagnostics()
         if not found:
             return row
-        means = mean_over_processes(list(found.values()), 1, self.data.images.device)
+        means = mean_over_processes(list(found.values()), 1, self.data.labels.device)
         found = dict(zip(found, means, strict=True))
         self.diagnostics.append({"epoch": row["epoch"], "step": row["step"], **found})
         return row | found
@@ -300,7 +300,7 @@ class Session:
             "way": self.training.state_dict(),
             "generators": {name: stream.get_state() for name, stream in self.generators.items()},
             "forward": torch.get_rng_state(),
-            "forward_cuda": torch.cuda.get_rng_state(self.data.images.device) if self._on_cuda else None,
+            "forward_cuda": torch.cuda.get_rng_state(self.data.labels.device) if self._on_cuda else None,
             "step": self.step,
             "seconds": self.seconds,
             "sums": self._sums,
@@ -311,7 +311,10 @@ class Session:
     def own_state_dict(self) -> dict[str, Any]:
         """The part of the state that differs between processes that train together."""
         whole = self.state_dict()
-        buffers = dict(self.model.named_buffers())  # of batch normalisation, until the end of an epoch
+        whole_model = whole[
+            "model"
+        ]  # of it the buffers differ: of batch normalisation, until the end of an epoch
+        buffers = {name: whole_model[name] for name, _ in self.model.named_buffers() if name in whole_model}
         return {
             "buffers": buffers,
             **{name: whole[name] for name in ("way", "generators", "forward", "forward_cuda")},
@@ -337,14 +340,14 @@ class Session:
             stream.set_state(state["generators"][name])
         torch.set_rng_state(state["forward"])
         if self._on_cuda and state["forward_cuda"] is not None:
-            torch.cuda.set_rng_state(state["forward_cuda"], self.data.images.device)
+            torch.cuda.set_rng_state(state["forward_cuda"], self.data.labels.device)
         self.step, self.seconds = state["step"], state["seconds"]
         self._sums, self.history = dict(state["sums"]), list(state["history"])
         self.diagnostics = list(state.get("diagnostics", []))
 
     @property
     def _on_cuda(self) -> bool:
-        return self.data.images.is_cuda
+        return self.data.labels.is_cuda
 
     def _rows(self) -> Tensor:
         """The next batch's rows. An epoch's order depends only on seed and epoch, so resuming needs no state."""
@@ -353,7 +356,7 @@ class Session:
             order = torch.randperm(len(self.data), generator=generator(self.seed, "batches", epoch))
             self._order = (epoch, list(order.split(self.batch_size)))
         share = self._order[1][place].tensor_split(process_count())[process_rank()]
-        return share.to(self.data.images.device)
+        return share.to(self.data.labels.device)
 
 
 @dataclass(frozen=True)
@@ -442,8 +445,10 @@ def run_session(
             run.save(session)
         stop = on_step is not None and on_step(Progress(session.step, total)) == "stop"
         stop |= row is not None and on_epoch is not None and on_epoch(row) == "stop"
-        if in_any_process(stop, session.data.images.device) and session.step < total:
+        if in_any_process(stop, session.data.labels.device) and session.step < total:
             outcome, reason = Outcome.STOPPED, "asked to"
+            if run is not None and session.step % checkpoint_every > 0:
+                run.save(session)
             break
     return _close(session, run, Status(outcome, session.step, reason))
 
@@ -545,7 +550,7 @@ def _warn_of_far_means(model: Classifier, data: ImageSet) -> None:
 
 def _some_rows(data: ImageSet, most: int) -> Tensor:
     """Evenly spaced rows of a set, at most so many."""
-    return torch.linspace(0, len(data) - 1, min(most, len(data))).long().to(data.images.device)
+    return torch.linspace(0, len(data) - 1, min(most, len(data))).long().to(data.labels.device)
 
 
 def _read_back(session: Session, weights: dict[str, Tensor], result: dict[str, Any]) -> FitResult:
@@ -591,7 +596,8 @@ def untrained_reason(
     `label_noise` is the share of labels that are known to be wrong; a network that learned only the truth agrees with
     the others.
     """
-    finite = all(bool(value.isfinite().all()) for value in model.state_dict().values())
+    values = (value for value in model.state_dict().values() if isinstance(value, Tensor))
+    finite = all(bool(value.isfinite().all()) for value in values)
     if not finite:
         return Outcome.DIVERGED, "the trained weights are not finite"
     if (flat := collapse_reason(model, data)) is not None:
@@ -732,9 +738,10 @@ def fit(
     place = device_named(device)
     check_processes(batch_size)
     data = open_images(train).to(place)
-    sets = _validation_sets(validation, place)
+    sets = _validation_sets(validation, data, place)
     model.to(place)
     way.loss.to(place)
+    way.loss.watch_anew()
     stepper = _stepper(model, way, optimizer, limits)
     session = Session(
         model=model,
@@ -781,12 +788,19 @@ def _check_resumable(run_dir: Path, fingerprint: Any) -> None:
         )
 
 
-def _validation_sets(validation: Any, place: torch.device) -> dict[str, ImageSet]:
-    """The sets by name; a single one is called validation."""
+def _validation_sets(validation: Any, data: ImageSet, place: torch.device) -> dict[str, ImageSet]:
+    """The sets by name, with the classes of the training set; a single one is called validation."""
     if validation is None:
         return {}
     named = validation if isinstance(validation, Mapping) else {"validation": validation}
-    return {name: open_images(images).to(place) for name, images in named.items()}
+    sets = {name: open_images(images, like=data).to(place) for name, images in named.items()}
+    for name, images in sets.items():
+        if images.classes != data.classes:
+            raise ValueError(
+                f"`{name}` must have the classes of `train`, in their order: {', '.join(data.classes[:5])}; got "
+                f"{', '.join(images.classes[:5])}. Give an ImageSet with these `classes`, or labels in this order."
+            )
+    return sets
 
 
 def _stepper(
@@ -797,12 +811,18 @@ def _stepper(
 ) -> Optimizer:
     """The optimiser of the trained parameters, with both bounds."""
     moved = list(way.trainable(model))
-    if not moved:
-        raise ValueError("there is nothing to train: this way of training has no parameters to move.")
+    if not any(parameter.requires_grad for parameter in moved):
+        raise ValueError(
+            "there is nothing to train: this way of training has no parameters to move, or all of them are frozen "
+            "(`requires_grad`)."
+        )
     stepper = optimizer(moved)
-    own = {id(parameter) for parameter in model.parameters()}
-    limit_gradients(stepper, moved, limits.clip_norm)
-    limit_weights(stepper, [p for p in moved if id(p) in own], limits.max_norm)
+    stepped = [p for group in stepper.param_groups for p in group["params"]]
+    spread = {"raw_log_variance", "covariance_root"} if isinstance(model.head, GaussianMixture) else set()
+    spreads = {id(value) for name, value in model.head.named_parameters() if name in spread}
+    weights = {id(p) for p in model.parameters() if p.requires_grad} - spreads
+    limit_gradients(stepper, stepped, limits.clip_norm)
+    limit_weights(stepper, [p for p in stepped if id(p) in weights], limits.max_norm)
     return stepper
 
 
@@ -813,6 +833,7 @@ def _fingerprint(
     return {
         "model": describe(session.model),
         "first_weights": digest(session.model.state_dict().items()),
+        "frozen": [name for name, value in session.model.named_parameters() if not value.requires_grad],
         "way": describe(session.way),
         "first_loss": digest(session.loss.state_dict().items()),
         "train": session.data.digest(),

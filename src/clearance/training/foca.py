@@ -23,7 +23,7 @@ from clearance.heads.weak.gradient import train_on_unit_scale
 from clearance.losses._loss import Loss, TrainingWarning
 from clearance.losses.cross_entropy import CrossEntropyLoss
 from clearance.models._running import device_of, evaluating
-from clearance.models.classifier import Classifier, check_classifier, check_logits
+from clearance.models.classifier import Classifier, check_classifier, check_logits, check_separate
 from clearance.models.features import extract_features
 from clearance.tensors import LossTerms, Outputs, joined
 from clearance.training._way import (
@@ -188,10 +188,11 @@ class FOCATraining(Training):
         generators: Generators,
     ) -> None:
         check_classifier(model)
+        check_separate(model.extractor, model.head)
         HeadStack.of(model.head)  # refuses a head that cannot be stacked before anything has moved
         self._device = device_of(model)
         data = open_images(data)
-        if data.images.device != self._device:
+        if data.labels.device != self._device:
             data = data.to(self._device)
         self.way, self.model, self.data, self.optimizer = way, model, data, optimizer
         self.generators = generators

@@ -17,7 +17,7 @@ def linear_names(architecture: nn.Module, kind: str) -> tuple[str, str]:
     if layers is None or len(layers) != 1 or layers[0][1] is None:
         raise ValueError(
             f"{kind} need a head that is one nn.Linear with a bias, because only that has a closed form; got "
-            f"{architecture}. Give the model such a head, or draw GradientHeads."
+            f"{type(architecture).__name__}. Give the model such a head, or draw GradientHeads."
         )
     weight, bias = layers[0]
     assert bias is not None
