@@ -317,9 +317,11 @@ def test_a_run_leaves_the_callers_random_numbers_alone(recipe, data, tmp_path):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.parametrize("change", [{}, {"norm": "batch", "dropout": 0.3, "hidden": (8, 9)}, {"way": "foca"}])
+@pytest.mark.parametrize(
+    "change", [{}, {"norm": "batch", "dropout": 0.3, "hidden": (8, 9)}, {"way": "foca", "per_class": 2}]
+)
 def test_a_loaded_model_is_the_trained_one(recipe, data, tmp_path, seen, change):
-    method = dataclasses.replace(Method(hidden=(8,), per_class=2), **change)
+    method = dataclasses.replace(Method(hidden=(8,)), **change)
     plan = RunPlan(recipe(methods={"mine": method}), "mine", 2, audits=SEEING)
     run_method(plan, data, tmp_path)
     loaded = load_run(tmp_path / plan.folder)
