@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from clearance.data import Preprocessing, preprocessing_of
-from clearance.data.preprocessing import short_side_of
+from clearance.data.preprocessing import short_side_of, transformed
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -85,6 +86,36 @@ def test_every_form_is_read(source, expected):
     found = preprocessing_of(source)
     assert (found.mean, found.std) == (MEAN, STD)
     assert (found.size, found.short_side, found.interpolation) == expected
+
+
+SQUASHED = {
+    "height and width": {**HF, "size": {"height": 64, "width": 64}},
+    "Resize of two sides": SimpleNamespace(transforms=[Resize((64, 64)), ToTensor(), Normalize()]),
+    "timm's crop mode": {**TIMM, "input_size": (3, 64, 64), "crop_pct": 1.0, "crop_mode": "squash"},
+}
+
+
+@pytest.mark.parametrize("source", SQUASHED.values(), ids=SQUASHED.keys())
+def test_a_resize_of_both_sides_cuts_nothing_off(source):
+    pixels = np.zeros((100, 200, 3), np.uint8)
+    pixels[:, :50] = 255  # the left quarter, outside of a square in the middle
+    picture, how = Image.fromarray(pixels), preprocessing_of(source)
+    assert how.squash
+    assert "squashed" in str(how)
+    expected = picture.resize((64, 64), Image.Resampling[how.interpolation.upper()])
+    assert np.array_equal(transformed(picture, how), np.asarray(expected).transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("name", sorted(FORMS.keys() - {"ViT's processor", "composition without a crop"}))
+def test_other_resizes_keep_the_proportions(name):
+    assert not preprocessing_of(FORMS[name][0]).squash
+
+
+def test_a_resize_to_a_rectangle_is_refused():
+    with pytest.raises(
+        ValueError, match="must keep the proportions of a picture, or make it square; got 48 x 64"
+    ):
+        preprocessing_of(SimpleNamespace(transforms=[Resize((48, 64)), Normalize()]))
 
 
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])

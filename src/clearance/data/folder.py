@@ -66,7 +66,7 @@ def open_folder(
 
     Args:
         path: Folder whose inner folders are the classes; its name becomes the name of the set.
-        preprocessing: Its `size`, `short_side` and `interpolation` are used as by torchvision's Resize and
+        preprocessing: Its `size`, `short_side`, `interpolation` and `squash` are used as by torchvision's Resize and
             CenterCrop. By default pictures are unchanged, and must have one size.
         cache: Folder for decoded pictures; by default `default_cache`. If it cannot be written or is full, they are
             kept in a temporary folder while they are used.
@@ -200,7 +200,7 @@ class _Listing:
 
     def key(self, how: Preprocessing, contents: Sequence[str]) -> str:
         """A hash of everything on which the decoded pictures depend; normalisation belongs to the model."""
-        settings = {name: asdict(how)[name] for name in ("size", "short_side", "interpolation")}
+        settings = {name: asdict(how)[name] for name in ("size", "short_side", "interpolation", "squash")}
         names = [self.short(file) for file, _ in self.files]
         parts: list[Any] = [_VERSION, settings, names, list(contents), [label for _, label in self.files]]
         return hashlib.sha256(json.dumps([*parts, list(self.classes)]).encode()).hexdigest()[:32]

@@ -30,6 +30,8 @@ class Preprocessing:
         size: Side of the centre crop, in pixels.
         short_side: Length of the short side before the crop, in pixels; None without resizing.
         interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"`` or ``"lanczos"``.
+        squash: Whether both sides are resized to `short_side`, as by a Hugging Face size of height and width and by
+            timm's crop mode of this name; a picture that is not square is then distorted, and nothing of it is cut off.
 
     Raises:
         ValueError: If `size` or `short_side` is not a whole number above 0, or `interpolation` none of these.
@@ -43,6 +45,7 @@ class Preprocessing:
     size: int | None = None
     short_side: int | None = None
     interpolation: str = "bilinear"
+    squash: bool = False
 
     def __post_init__(self) -> None:
         for name in ("size", "short_side"):
@@ -60,7 +63,7 @@ class Preprocessing:
     def __str__(self) -> str:
         size = "unchanged"
         if self.size is not None:
-            size = f"{self.short_side} -> {self.size} px ({self.interpolation})"
+            size = f"{self.short_side} -> {self.size} px ({self.interpolation}{', squashed' if self.squash else ''})"
         given = {"mean": self.mean, "std": self.std}
         return f"images {size}" + "".join(
             f", {name} {_short(of)}" for name, of in given.items() if of is not None
@@ -132,18 +135,18 @@ def transformed(picture: Image.Image, how: Preprocessing) -> NDArray[Any]:
     """
     if how.size is not None:
         short = how.size if how.short_side is None else how.short_side
-        picture = _middle(_resized(picture, short, how.interpolation), how.size)
+        picture = _middle(_resized(picture, short, how), how.size)
     pixels = np.asarray(picture)
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
-def _resized(picture: Image.Image, short_side: int, interpolation: str) -> Image.Image:
+def _resized(picture: Image.Image, short_side: int, how: Preprocessing) -> Image.Image:
     width, height = picture.size
     short, long = min(width, height), max(width, height)
-    other = int(short_side * long / short)
+    other = short_side if how.squash else int(short_side * long / short)
     size = (short_side, other) if width <= height else (other, short_side)
     check_extent(*size)
-    return picture if size == picture.size else picture.resize(size, _FILTERS[interpolation])
+    return picture if size == picture.size else picture.resize(size, _FILTERS[how.interpolation])
 
 
 def _middle(picture: Image.Image, side: int) -> Image.Image:
@@ -171,7 +174,8 @@ def _timm(source: Any) -> Preprocessing | None:
     if not (_numbers(mean) and _numbers(std) and _numbers(size)) or len(size) != 3:
         return None
     side, crop = int(size[-1]), float(_get(source, "crop_pct") or 1.0)
-    return _made(mean, std, side, short_side_of(side, crop), _get(source, "interpolation"))
+    squash = _get(source, "crop_mode") == "squash"
+    return _made(mean, std, side, short_side_of(side, crop), _get(source, "interpolation"), squash)
 
 
 def _processor(source: Any) -> Preprocessing | None:
@@ -183,12 +187,15 @@ def _processor(source: Any) -> Preprocessing | None:
     factor = _get(source, "rescale_factor")
     if factor and abs(255 * factor - 1) > _SLACK:  # not bytes to [0, 1]; mean and std are of what it gives
         mean, std = ([value / (255 * factor) for value in values] for values in (mean, std))
-    resized = _side(_get(source, "size")) if _get(source, "do_resize") is not False else None
+    size = _get(source, "size") if _get(source, "do_resize") is not False else None
+    resized, squash = _side(size), _is_squashed(size)
     cropped = _side(_get(source, "crop_size")) if _get(source, "do_center_crop") is not False else None
     crop = _get(source, "crop_pct")
     if resized is not None and crop and cropped is None:  # ConvNeXt: `size` is the side after the crop
-        return _made(mean, std, resized, short_side_of(resized, float(crop)), _get(source, "resample"))
-    return _made(mean, std, cropped or resized, resized, _get(source, "resample"))
+        return _made(
+            mean, std, resized, short_side_of(resized, float(crop)), _get(source, "resample"), squash
+        )
+    return _made(mean, std, cropped or resized, resized, _get(source, "resample"), squash)
 
 
 def _preset(source: Any) -> Preprocessing | None:
@@ -210,17 +217,38 @@ def _composed(source: Any) -> Preprocessing | None:
     resize, crop, norm = (parts.get(name) for name in ("Resize", "CenterCrop", "Normalize"))
     resized, kept = _side(_get(resize, "size")), _side(_get(crop, "size"))
     mean, std = _get(norm, "mean"), _get(norm, "std")
-    return _made(mean, std, kept or resized, resized, _get(resize, "interpolation"))
+    squash = _is_squashed(_get(resize, "size"))
+    return _made(mean, std, kept or resized, resized, _get(resize, "interpolation"), squash)
 
 
-def _made(mean: Any, std: Any, kept: int | None, resized: int | None, interpolation: Any) -> Preprocessing:
+def _made(
+    mean: Any, std: Any, kept: int | None, resized: int | None, interpolation: Any, squash: bool = False
+) -> Preprocessing:
     return Preprocessing(
         None if mean is None else tuple(float(each) for each in mean),
         None if std is None else tuple(float(each) for each in std),
         kept,
         resized if resized is not None else kept,
         _interpolation(interpolation),
+        squash,
     )
+
+
+def _is_squashed(size: Any) -> bool:
+    """Whether a size of a resize has two sides, so that a picture loses its proportions.
+
+    Raises:
+        ValueError: If they differ, because images here are square.
+    """
+    sides = [size.get("height"), size.get("width")] if isinstance(size, Mapping) else size
+    if not isinstance(sides, Sequence) or isinstance(sides, str) or len(sides) != 2 or None in sides:
+        return False
+    if sides[0] != sides[1]:
+        raise ValueError(
+            f"a resize must keep the proportions of a picture, or make it square; got {sides[0]} x {sides[1]}. Give "
+            "clearance.data.Preprocessing(size=..., squash=True) if a square will do, or resize the pictures first."
+        )
+    return True
 
 
 def _side(size: Any) -> int | None:
