@@ -193,6 +193,9 @@ class GivenOutputs(Outputs):
         return self
 
 
+_COLUMNS = ("epoch", "step", "lr")  # of a history, beside the terms of the loss
+
+
 @dataclass(frozen=True)
 class LossTerms:
     """The named terms of a loss, each a 0-dim tensor of at least float32 that already carries its weight.
@@ -208,6 +211,11 @@ class LossTerms:
 
     def __post_init__(self) -> None:
         for name, term in self.terms.items():
+            if name in _COLUMNS:
+                raise ValueError(
+                    f"a term of a loss must not be called {name!r}, which is another column of the history; got "
+                    f"{', '.join(self.terms)}. Choose another name."
+                )
             if not isinstance(term, Tensor) or term.ndim:
                 got = f"shape {tuple(term.shape)}" if isinstance(term, Tensor) else type(term).__name__
                 raise ValueError(

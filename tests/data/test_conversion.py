@@ -163,3 +163,9 @@ CONVERSIONS = {
 def test_bad_input_is_one_clear_error(tmp_path, attempt, fragment):
     with pytest.raises(ValueError, match=fragment):
         attempt(tmp_path)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_floats_with_their_channels_last_are_refused(channels):
+    with pytest.raises(ValueError, match=r"channels on axis 1; got shape \(10, 8, 8, \d\)"):
+        open_images((np.zeros((10, 8, 8, channels), np.float32), np.arange(10) % 2))

@@ -117,6 +117,8 @@ def test_models_of_the_caller_start_alike_for_every_method_of_a_seed(data):
     assert torch.equal(a1, b1)
     assert torch.equal(a1, c1)
     assert not torch.equal(a0, a1)
+    with pytest.raises(ValueError, match=r"method 'lgm', which changes the network \(`mixture`\)"):
+        compared(["plain", "lgm"], data, seeds=1, model=fresh)
     torch.manual_seed(123)  # nothing depends on where the caller's random numbers stand
     assert errors(compared({"a": "plain", "b": Learnt(), "c": "foca"}, data, seeds=2, model=fresh)) == errors(
         card

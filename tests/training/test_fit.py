@@ -922,6 +922,7 @@ def tiny_for(data, head=None):
 
 def test_variances_of_a_mixture_have_no_largest_norm():
     data, head = gaussian_images(), GaussianMixture(16, 3, "class_diagonal")
+    assert head.raw_log_variance is not None
     with torch.no_grad():
         head.raw_log_variance.fill_(-3.0)
     before = head.raw_log_variance.clone()
@@ -980,3 +981,23 @@ def test_foca_refuses_a_layer_that_extractor_and_head_share():
     )
     with pytest.raises(ValueError, match=r"share '1\.weight', '1\.bias'"):
         fitted(model, data, way=FOCA(per_class=2), epochs=1)
+
+
+def test_frozen_batch_normalisation_keeps_its_statistics():
+    data = gaussian_images()
+
+    def trained(*, frozen):
+        torch.manual_seed(0)
+        extractor = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 16), nn.ReLU())
+        model = Classifier(extractor.requires_grad_(not frozen), nn.Linear(16, 3))
+        fitted(model, data, epochs=2, batch_size=10)
+        return extractor[1].running_mean
+
+    assert trained(frozen=True).eq(0).all()
+    assert not trained(frozen=False).eq(0).any()
+
+
+@pytest.mark.parametrize("name", ["epoch", "step", "lr"])
+def test_a_term_is_not_called_like_a_column_of_the_history(name):
+    with pytest.raises(ValueError, match=f"must not be called '{name}'"):
+        LossTerms({name: torch.tensor(1.0)})

@@ -89,6 +89,17 @@ def _switched_off(module: nn.Module, flag: Literal["track_running_stats", "train
             setattr(layer, flag, True)
 
 
+def frozen_layers(module: nn.Module) -> list[_BatchNorm]:
+    """Batch normalisation whose weights are frozen.
+
+    >>> layer = nn.BatchNorm1d(2)
+    >>> frozen_layers(layer), frozen_layers(layer.requires_grad_(False)) == [layer]
+    ([], True)
+    """
+    layers = (one for one in module.modules() if isinstance(one, _BatchNorm) and one.affine)
+    return [one for one in layers if not one.weight.requires_grad]
+
+
 def _tracking_layers(module: nn.Module) -> list[_BatchNorm]:
     """The batch-normalisation layers that keep running statistics."""
     return [m for m in module.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]

@@ -38,6 +38,7 @@ from clearance.models.features import extract_features, predictions
 from clearance.runs import RunDirectory
 from clearance.runs.directory import RUN
 from clearance.training._way import Training, WayOfTraining
+from clearance.training.batch_norm import frozen_layers
 from clearance.vocabulary import Outcome, Status
 
 _warn = logging.getLogger(__name__).warning  # reaches stderr unless logging is configured otherwise
@@ -216,6 +217,7 @@ class Session:
         self._sums: dict[str, float] = {}
         self._order: tuple[int, list[Tensor]] = (-1, [])
         self._rate = 0.0  # of the last update
+        self._frozen_statistics = frozen_layers(self.model.extractor)
         if self.steps_per_epoch == 0:
             raise ValueError(f"`train` must hold at least 2 images; got {len(self.data)}.")
 
@@ -238,6 +240,8 @@ class Session:
     def advance(self) -> str | None:
         """One update; returns the reason if a loss term is not finite."""
         self.model.train()
+        for layer in self._frozen_statistics:
+            layer.eval()
         images, labels = self.data.batch(self._rows(), self.generators["augmentation"])
         self._rate = float(self.optimizer.param_groups[0]["lr"])
         with self.forward.in_use():
@@ -683,7 +687,7 @@ def fit(
     """Train a classifier with a way of training. A killed run that is called again continues to the same bits.
 
     Args:
-        model: Trained in place.
+        model: Trained in place. Batch normalisation in the extractor whose weights are frozen keeps its statistics.
         way: The way of training, which defines a step.
         train: An ImageSet, (images, labels), or other data that :func:`clearance.data.open_images` takes: a map-style
             Dataset, a DataLoader, a Hugging Face dataset, ``"folder:PATH"``.
@@ -694,8 +698,9 @@ def fit(
             momentum 0.9.
         schedule: Called with the optimiser; stepped once per epoch, as in torch's own examples, or after every
             update if `steps` is given.
-        validation: Like `train`; its error is logged as ``validation_error`` after every epoch in which the head can
-            be used. Or a mapping of names to such sets, each logged as ``NAME_error``. Nothing is chosen by them.
+        validation: Like `train`, with the same classes; its error is logged as ``validation_error`` after every epoch
+            in which the head can be used. Or a mapping of names to such sets, each logged as ``NAME_error``. Nothing is
+            chosen by them.
         limits: Bounds on the norms of gradient and weights. Default: none.
         execution: Mixed precision and compilation of the extractor. Default: neither.
         label_noise: Share of the training labels that are known to be wrong, in [0, 1). It does not affect
