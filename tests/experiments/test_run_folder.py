@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clearance.experiments.method import FOCASettings, Method
+from clearance.experiments.method import Method
 from clearance.experiments.recipe import (
     Recipe,
     identifier,
@@ -57,7 +57,6 @@ METHOD_CHANGES: dict[str, Any] = {
 BESIDE: dict[str, Any] = {
     **{name: {"mixture": "diagonal"} for name in ("priors", "means_lr", "variances_lr", "means_decay")},
     **{name: {"adversarial": 0.1} for name in ("adversarial_steps", "adversarial_rise", "trades")},
-    **{one.name: {"way": "foca"} for one in dataclasses.fields(FOCASettings)},
 }
 
 RECIPE_CHANGES: dict[str, Any] = {

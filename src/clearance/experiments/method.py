@@ -225,11 +225,10 @@ class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettin
         MixtureSettings.__post_init__(self)
         EndToEndSettings.__post_init__(self)
         FOCASettings.__post_init__(self)
-        unused, needs = (EndToEndSettings, "end_to_end") if self.way == "foca" else (FOCASettings, "foca")
-        for one in fields(unused):
-            if getattr(self, one.name) != one.default:
+        for one in fields(EndToEndSettings):
+            if self.way == "foca" and getattr(self, one.name) != one.default:
                 raise ValueError(
-                    f"`{one.name}` must be left out with `way: {self.way}`, which does not use it; got "
-                    f"{getattr(self, one.name)}. Drop it, or set `way: {needs}`."
+                    f"`{one.name}` must be left out with `way: foca`, which has neither noise on the head nor attacked "
+                    f"images; got {getattr(self, one.name)}. Drop it, or set `way: end_to_end`."
                 )
         whole_as_floats(self)
