@@ -113,7 +113,7 @@ class Loss(nn.Module):
             for part in here:
                 part._repeated = False
 
-    def watch_anew(self) -> None:
+    def _watch_anew(self) -> None:
         """Forget the batches of an earlier training, so that what fails in the next one is said again."""
         for part in self.modules():
             if isinstance(part, Loss):

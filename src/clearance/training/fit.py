@@ -315,10 +315,9 @@ class Session:
     def own_state_dict(self) -> dict[str, Any]:
         """The part of the state that differs between processes that train together."""
         whole = self.state_dict()
-        whole_model = whole[
-            "model"
-        ]  # of it the buffers differ: of batch normalisation, until the end of an epoch
-        buffers = {name: whole_model[name] for name, _ in self.model.named_buffers() if name in whole_model}
+        model = whole["model"]
+        # of batch normalisation, until the end of an epoch
+        buffers = {name: model[name] for name, _ in self.model.named_buffers() if name in model}
         return {
             "buffers": buffers,
             **{name: whole[name] for name in ("way", "generators", "forward", "forward_cuda")},
@@ -746,7 +745,7 @@ def fit(
     sets = _validation_sets(validation, data, place)
     model.to(place)
     way.loss.to(place)
-    way.loss.watch_anew()
+    way.loss._watch_anew()
     stepper = _stepper(model, way, optimizer, limits)
     session = Session(
         model=model,
