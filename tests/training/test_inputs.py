@@ -79,6 +79,14 @@ def test_a_module_that_is_no_classifier_is_refused(way):
         ({"way": "foca"}, TypeError, "`way` must be a way of training.*got 'foca'"),
         ({"model": nn.Linear(16, 3)}, TypeError, "`model` must be a clearance Classifier; got Linear"),
         ({"optimizer": "sgd"}, TypeError, "`optimizer` must be called with parameters.*got str"),
+        (
+            {"optimizer": lambda _: None},
+            TypeError,
+            "`optimizer` must make an optimiser of torch.*got NoneType",
+        ),
+        ({"optimizer": torch.optim.LBFGS}, TypeError, "steps after one backward pass; got LBFGS"),
+        ({"schedule": "cosine"}, TypeError, "`schedule` must be a function .* the optimiser.*got 'cosine'"),
+        ({"on_step": "x"}, TypeError, "`on_step` must be a function .* the progress.*got 'x'"),
         ({"optimizer": torch.optim.SGD([torch.zeros(1)])}, TypeError, "`optimizer` must be called.*got SGD"),
         (
             {"limits": {"clip_norm": 1}},

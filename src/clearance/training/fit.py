@@ -74,6 +74,14 @@ def check_kinds(way: object, optimizer: object, limits: object, execution: objec
         )
 
 
+def check_calls(**given: object) -> None:
+    """Raise TypeError unless each of these is None or can be called."""
+    for name, call in given.items():
+        if call is not None and not callable(call):
+            what = "the optimiser" if name == "schedule" else "the progress of the run"
+            raise TypeError(f"`{name}` must be a function that is called with {what}, or None; got {call!r}.")
+
+
 def check_lengths(epochs: int | None, steps: int | None, batch_size: int, checkpoint_every: int) -> None:
     """Raise ValueError unless one of `epochs` and `steps` is given, and every number is at least 1."""
     if (epochs is None) == (steps is None):
@@ -737,6 +745,7 @@ def fit(
     """
     check_classifier(model)
     check_kinds(way, optimizer, limits, execution)
+    check_calls(schedule=schedule, on_step=on_step, on_epoch=on_epoch)
     check_lengths(epochs, steps, batch_size, checkpoint_every)
     check_fraction("label_noise", label_noise, open_above=True)
     place = device_named(device)
@@ -821,6 +830,11 @@ def _stepper(
             "(`requires_grad`)."
         )
     stepper = optimizer(moved)
+    if not isinstance(stepper, Optimizer) or isinstance(stepper, torch.optim.LBFGS):
+        raise TypeError(
+            "`optimizer` must make an optimiser of torch that steps after one backward pass; got "
+            f"{type(stepper).__name__}. Use another, such as partial(torch.optim.SGD, lr=0.05)."
+        )
     stepped = [p for group in stepper.param_groups for p in group["params"]]
     spread = {"raw_log_variance", "covariance_root"} if isinstance(model.head, GaussianMixture) else set()
     spreads = {id(value) for name, value in model.head.named_parameters() if name in spread}
