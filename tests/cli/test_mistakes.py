@@ -55,6 +55,15 @@ class TestMistakes:
         assert complaint.count("\n") == 1
         assert not list(tmp_path.iterdir())  # nothing was begun
 
+    @pytest.mark.parametrize("command", ["compare", "train"])
+    def test_too_few_images_for_every_class_are_refused_before_training(self, command, monkeypatch, tmp_path):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "few.yaml").write_text("samples: 5\naudits: [accuracy]\n", "utf-8")
+        status, shown, complaint = run(command, "--recipe", "few.yaml", "--epochs", "1")
+        assert status == 2
+        assert "`samples` must be at least 10, one image of each class; got 5" in complaint
+        assert "correctly" not in shown
+
     @pytest.mark.parametrize(
         ("words", "option"),
         [

@@ -16,6 +16,7 @@ from clearance.data import Augmentation, ImageSet, gaussian_images
 from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP, GaussianMixtureHeads, GradientHeads, HeadStack, HeadTraining, train_heads
 from clearance.heads.train import TrainedHeads
+from clearance.integrations._hosted import Hosted
 from clearance.losses import CenterLoss, CrossEntropyLoss, Loss, TrainingWarning
 from clearance.models import Classifier, extract_features
 from clearance.research import generator
@@ -973,3 +974,21 @@ def test_an_optimiser_without_the_extractor_and_a_bare_module_are_refused(data, 
         way.start(model, data, torch.optim.SGD(model.head.parameters(), lr=0.1))
     with pytest.raises(TypeError, match="Classifier"):
         way.start(model.extractor, data)
+
+
+def test_in_a_host_the_seed_of_torch_decides_the_weak_heads():
+    data = gaussian_images()
+
+    def drawn(seed):
+        torch.manual_seed(0)
+        model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU()), nn.Linear(8, 3))
+        torch.manual_seed(seed)
+        hosted = Hosted(FOCA(per_class=2), model, data)
+        hosted.begin()
+        hosted.training_loss(data.images[:20], data.labels[:20])
+        assert hosted.session is not None
+        assert hosted.session.heads is not None
+        return hosted.session.heads.parameters["weight"]
+
+    assert torch.equal(drawn(1), drawn(1))
+    assert not torch.equal(drawn(1), drawn(2))

@@ -79,7 +79,7 @@ def preprocessing_of(source: Any) -> Preprocessing:
     Face image processor (image_mean, image_std, size, crop_size, crop_pct).
 
     Raises:
-        ValueError: If `source` is none of these.
+        ValueError: If `source` is none of these, or resizes to sides that differ.
 
     >>> found = preprocessing_of({"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "input_size": (3, 224, 224),
     ...                           "crop_pct": 0.9, "interpolation": "bicubic"})

@@ -503,8 +503,8 @@ def mixture_groups(
         head: The mixture among them.
         lr: Step size of the rest, above 0.
         means: Factor on `lr` for the means, above 0. The authors' files have 2 (CIFAR-100) and 0.3 (MNIST, 20,000
-            steps); 3 is our choice: of 1, 2, 3 and 10 the least with which features learned on digits and MNIST at
-            both cuts of `papers/all_against_all`, in 400 and 1,500 steps.
+            steps); 3 is our choice: of 1, 2, 3 and 10 the least with which features learned on held-out digits and
+            MNIST at both cuts of `papers/all_against_all`; at the wider, one seed of five on MNIST still did not.
         variances: Factor on `lr` for variances and learned priors, above 0; 0.1 as in their LeNet file. They have no
             weight decay.
         weight_decay: Of the rest, at least 0.

@@ -54,8 +54,8 @@ def check_processes(batch_size: int) -> None:
         )
 
 
-def check_kinds(way: object, optimizer: object, limits: object, execution: object) -> None:
-    """Raise TypeError unless these are a way of training, something that makes an optimiser, and settings."""
+def check_kinds(way: object, optimizer: object, limits: object, execution: object, **calls: object) -> None:
+    """Raise TypeError unless these are a way of training, a maker of an optimiser, settings, and functions or None."""
     if not isinstance(way, WayOfTraining):
         raise TypeError(
             f"`way` must be a way of training, such as clearance.training.EndToEnd() or FOCA(); got {way!r}."
@@ -72,11 +72,7 @@ def check_kinds(way: object, optimizer: object, limits: object, execution: objec
         raise TypeError(
             f"`execution` must be clearance.training.Execution, such as {example}; got {execution!r}."
         )
-
-
-def check_calls(**given: object) -> None:
-    """Raise TypeError unless each of these is None or can be called."""
-    for name, call in given.items():
+    for name, call in calls.items():
         if call is not None and not callable(call):
             what = "the optimiser" if name == "schedule" else "the progress of the run"
             raise TypeError(f"`{name}` must be a function that is called with {what}, or None; got {call!r}.")
@@ -744,8 +740,7 @@ def fit(
     'finished at step 150'
     """
     check_classifier(model)
-    check_kinds(way, optimizer, limits, execution)
-    check_calls(schedule=schedule, on_step=on_step, on_epoch=on_epoch)
+    check_kinds(way, optimizer, limits, execution, schedule=schedule, on_step=on_step, on_epoch=on_epoch)
     check_lengths(epochs, steps, batch_size, checkpoint_every)
     check_fraction("label_noise", label_noise, open_above=True)
     place = device_named(device)
