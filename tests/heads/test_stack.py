@@ -129,6 +129,23 @@ def test_a_layer_that_is_there_twice_is_refused():
         HeadStack.of(head)
 
 
+@pytest.mark.filterwarnings(
+    "ignore"
+)  # that weight_norm is deprecated, and that vmap runs it one head after the other
+def test_a_layer_whose_weight_is_computed_is_not_taken_for_a_linear_one(fresh, inputs):
+    stack = fresh(nn.utils.weight_norm(nn.Linear(6, 4)))
+    size, direction, bias = (stack.parameters[name] for name in ("weight_g", "weight_v", "bias"))
+    weight = size * direction / direction.norm(dim=2, keepdim=True)
+    torch.testing.assert_close(stack(inputs[0]), inputs[0] @ weight.mT + bias[:, None])
+
+
+def test_a_tensor_that_two_layers_share_is_drawn_once():
+    head = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+    head[2].weight = head[0].weight
+    stack = HeadStack.initialised(head, 2, torch.Generator().manual_seed(0))
+    assert set(stack.parameters) == {"0.weight", "0.bias", "2.bias"}
+
+
 def test_a_head_without_parameters_is_refused():
     with pytest.raises(ValueError, match=r"must have parameters; got Identity\(\)"):
         HeadStack(nn.Identity(), {})

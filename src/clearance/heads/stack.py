@@ -69,8 +69,11 @@ class HeadStack:
         check_count("count", count)
         check_non_negative("std", std)
         drawn = {}
+        named = dict(architecture.named_parameters())  # a tensor that two layers share has one name here
         for prefix, module in architecture.named_modules():
             for name, value in module.named_parameters(prefix, recurse=False):
+                if name not in named:
+                    continue
                 stacked = value.detach().expand(count, *value.shape).clone()
                 if isinstance(module, nn.Linear | nn.modules.conv._ConvNd) or _is_mean(module, name):
                     stacked = torch.zeros(stacked.shape, dtype=torch.float32, device="cpu")
@@ -179,10 +182,20 @@ def linear_layers(architecture: nn.Module) -> list[tuple[str, str | None]] | Non
     """
     if not _each_parameter_once(architecture):
         return None
+    names: list[tuple[str, str | None]]
     if type(architecture) is nn.Linear:
-        return [("weight", "bias" if architecture.bias is not None else None)]
+        names = [("weight", None if architecture.bias is None else "bias")]
+    else:
+        names = _alternating_with_relu(architecture)
+    # under torch.nn.utils.weight_norm a layer's weight is no parameter of it
+    own = set(dict(architecture.named_parameters()))
+    return names if names and own == {name for pair in names for name in pair if name} else None
+
+
+def _alternating_with_relu(architecture: nn.Module) -> list[tuple[str, str | None]]:
+    """The names, if this is a sequence of Linear (ReLU Linear)*; otherwise an empty list."""
     if not _is_sequential(architecture) or len(list(architecture.children())) < len(architecture):
-        return None
+        return []
     names: list[tuple[str, str | None]] = []
     expects_linear = True
     for name, module in architecture.named_children():
@@ -191,13 +204,9 @@ def linear_layers(architecture: nn.Module) -> list[tuple[str, str | None]] | Non
         if expects_linear and type(module) is nn.Linear:
             names.append((f"{name}.weight", f"{name}.bias" if module.bias is not None else None))
         elif expects_linear or type(module) is not nn.ReLU:
-            return None
+            return []
         expects_linear = not expects_linear
-    if expects_linear or set(dict(architecture.named_parameters())) != {
-        n for pair in names for n in pair if n
-    }:
-        return None
-    return names
+    return [] if expects_linear else names
 
 
 def weights_and_biases(

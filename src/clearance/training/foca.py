@@ -146,6 +146,7 @@ class FOCA(WayOfTraining):
             generators: As ``generators`` makes them; None is those of seed 0.
 
         Raises:
+            TypeError: If the head's weights are in half precision.
             ValueError: If a class has no image, the pool is smaller than the number of classes, or the model's
                 head cannot be stacked (batch normalisation, one layer used twice).
         """
@@ -190,6 +191,7 @@ class FOCATraining(Training):
         check_classifier(model)
         check_separate(model.extractor, model.head)
         HeadStack.of(model.head)  # refuses a head that cannot be stacked before anything has moved
+        _check_precision(model.head)
         self._device = device_of(model)
         data = open_images(data)
         if data.labels.device != self._device:
@@ -310,7 +312,9 @@ class FOCATraining(Training):
             loss=self.way.loss.sample_loss,
             generator=generator,
         )
-        self.model.head.load_state_dict({name: v[0] for name, v in trained.stack.parameters.items()})
+        with torch.no_grad():
+            for name, value in self.model.head.named_parameters():
+                value.copy_(trained.stack.parameters[name][0])
 
     def counts(self) -> dict[str, int]:
         """Weak heads drawn, and how many of them diverged and were left out."""
@@ -411,6 +415,17 @@ class FOCATraining(Training):
         if self.way.mode == "average":
             return heads
         return heads.select(torch.tensor([place % len(heads)]))
+
+
+def _check_precision(head: nn.Module) -> None:
+    low = {
+        str(value.dtype) for value in head.parameters() if value.dtype not in (torch.float32, torch.float64)
+    }
+    if low:
+        raise TypeError(
+            f"FOCA trains weak heads in float32 or float64; got a head in {', '.join(sorted(low))}. Convert the model "
+            "with model.float(), and ask for mixed precision with Execution(autocast=torch.bfloat16)."
+        )
 
 
 def _check_moves(optimizer: torch.optim.Optimizer, moved: Sequence[nn.Parameter]) -> None:
