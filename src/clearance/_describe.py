@@ -29,12 +29,13 @@ _DTYPES = {
 def describe(thing: Any) -> Any:
     """A tree of JSON values that changes when a setting changes, and is the same in every process.
 
-    A function is described by its name, its source, its defaults, its closure and the plain module constants that it
-    reads. Functions that it calls are described by source and constants if they are not from torch, Clearance or the
-    standard library; functions that those call are not followed. A module is described by its repr and the attributes
-    of every part; parameters and buffers are compared separately (`digest`). Everything else is described by its
-    parts. Comments and layout of a source do not count. A function without source (made by ``exec``, for example)
-    has ``"no source"`` in its place.
+    A function is described by its name, its source, its defaults, its closure and the plain module constants
+    that it reads. Functions that it calls are described by source and constants if they are not from torch,
+    Clearance or the standard library; functions that those call are not followed. A module is described by its
+    repr and the public attributes of every part (private ones are often caches); parameters and buffers are
+    compared separately (`digest`). Everything else is described by its parts, or by its repr if its class
+    writes one. Comments and layout of a source do not count. A function without source (made by ``exec``, for
+    example) has ``"no source"`` in its place.
 
     >>> import torch
     >>> describe(partial(torch.optim.SGD, lr=0.1))

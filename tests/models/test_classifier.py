@@ -33,7 +33,7 @@ class Repeating(nn.Module):
 
 
 def test_normalises_inside_one_value_a_channel(images):
-    mean, std = [0.1, 0.5, 0.9], [0.2, 0.25, 4.0]
+    mean, std = [0.1, 0.5, 0.9], [0.2, 0.25, 1.5]
     model = Classifier(nn.Flatten(), nn.Identity(), mean=mean, std=std)
     expected = torch.stack([(images[:, c] - mean[c]) / std[c] for c in range(3)], dim=1).flatten(1)
     torch.testing.assert_close(model.features(images), expected)
@@ -161,9 +161,12 @@ def test_std_must_be_above_zero(std):
         small(std=std)
 
 
-def test_a_normalisation_of_bytes_is_refused():
+@pytest.mark.parametrize(
+    "given", [{"mean": 127.5}, {"std": 127.5}, {"mean": float("nan")}, {"std": float("inf")}]
+)
+def test_a_normalisation_of_bytes_or_without_a_number_is_refused(given):
     with pytest.raises(ValueError, match=r"must be for images in \[0, 1\].*divide both by 255"):
-        small(mean=127.5, std=127.5)
+        small(**given)
 
 
 def test_grey_levels_are_refused_before_they_are_taken_for_pixels():

@@ -158,9 +158,8 @@ class Classifier(nn.Module):
         self.head = head
         self.register_buffer("mean", torch.as_tensor(mean, dtype=torch.float32).reshape(-1, 1, 1))
         self.register_buffer("std", torch.as_tensor(std, dtype=torch.float32).reshape(-1, 1, 1))
-        if not bool((self.std > 0).all()):
-            raise ValueError(f"`std` must be above 0 in every channel; got {std}.")
         check_of_unit_images("mean", self.mean.flatten().tolist())
+        check_of_unit_images("std", self.std.flatten().tolist())
 
     def features(self, images: Tensor) -> Tensor:
         """The head's input for these images, shape (B, D)."""

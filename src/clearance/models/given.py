@@ -64,18 +64,19 @@ def _per_channel(name: str, value: float | Sequence[float], example: Tensor) -> 
         raise ValueError(
             f"`{name}` must be one value or one per channel ({example.shape[1]} in the example); got {value}."
         )
-    if name == "std" and not bool((channels > 0).all()):
-        raise ValueError(f"`std` must be above 0 in every channel; got {value}.")
     check_of_unit_images(name, channels.flatten().tolist())
     return channels.to(example)
 
 
 def check_of_unit_images(name: str, values: Sequence[float]) -> None:
-    """Raise ValueError for a mean or standard deviation of images up to 255.
+    """Raise ValueError for a mean or standard deviation of images up to 255, or one that nothing can be divided by.
 
     >>> check_of_unit_images("mean", (0.485, 0.456, 0.406))
     """
-    if any(value > _LARGEST[name] for value in values):
+    if name == "std" and not all(value > 0 for value in values):
+        got = ", ".join(f"{value:g}" for value in values)
+        raise ValueError(f"`std` must be above 0 in every channel; got {got}.")
+    if any(not value <= _LARGEST[name] for value in values):  # nan too
         raise ValueError(
             f"`{name}` must be for images in [0, 1], at most {_LARGEST[name]:g}; got "
             f"{', '.join(f'{value:g}' for value in values)}. If `mean` and `std` are for images up to 255, divide both "
