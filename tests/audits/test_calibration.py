@@ -270,3 +270,9 @@ def test_bad_settings_are_refused():
     other = GaussianClasses(class_count=2, shape=(1, 4, 4)).images(5, seed=0)
     with pytest.raises(ValueError, match=r"`validation` must have the classes.*got 2 classes.*and 3 of"):
         Calibration(validation=other)(Classifier(nn.Flatten(), Loud(1.0)), TRAIN, TEST)
+
+
+def test_with_one_image_of_each_class_one_part_still_chooses_the_temperature_of_the_other():
+    one = TEST.per_class(1, seed=0)
+    found = values(Calibration()(Classifier(nn.Flatten(), Loud(20.0)), TRAIN, one))
+    assert found["nll", "calibrated"] < 0.5 * found["nll", "as trained"]

@@ -242,3 +242,25 @@ def test_tensors_may_be_given_in_place_of_image_sets(case, findings):
     train, test = train_set(), held_out_set()
     found = case(classifier(), (train.images, train.labels), (test.images, test.labels))
     assert alike(values(found), values(findings[case.audit.name]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_a_model_in_another_precision_is_audited(case, dtype):
+    case(classifier().to(dtype), train_set(), held_out_set())
+
+
+@pytest.mark.parametrize("name", ["class_scatter", "low_dimension", "neural_collapse"])
+def test_one_image_of_each_class_is_no_collapse(name):
+    one = held_out_set().per_class(1, seed=0)
+    with pytest.raises(
+        ValueError, match=r"`test` must have at least two images of a class.*leave the audit out"
+    ):
+        AUDITS[name](classifier(), train_set(), one)
+
+
+def test_heads_from_one_image_of_each_class_need_one_of_each():
+    train = train_set()
+    with pytest.raises(ValueError, match=r"`train` must have an image of every class.*got none of 2"):
+        AUDITS["geodesic"](
+            classifier(), train.subset((train.labels != 2).nonzero().flatten()), held_out_set()
+        )

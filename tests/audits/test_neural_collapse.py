@@ -52,6 +52,15 @@ def test_4_6_collapsed_features_with_their_head_are_0_everywhere():
     assert (found["nc3", "train"].n, found["nc3", "train"].spread) == (1, None)
 
 
+def test_a_single_layer_in_another_module_is_the_models_own_too():
+    alone = linear(3 * (torch.eye(4) - 0.25))
+    for head in (alone, nn.Sequential(alone)):
+        m = numbers(NeuralCollapse()(Classifier(nn.Flatten(), head), collapsed(6), collapsed(9)))[
+            "nc3", "train"
+        ]
+        assert (m.value, m.context["head"]) == (pytest.approx(0.0, abs=1e-6), "own")
+
+
 def test_4_6_fresh_linear_heads_on_collapsed_features_point_at_the_means():
     """By symmetry every step from weights 0 is a multiple of the centred means."""
     model = Classifier(nn.Flatten(), MLP((4, 5, 4)), mean=0.0, std=1.0)

@@ -122,7 +122,7 @@ def test_without_unknown_images_there_is_no_number():
 
 
 def test_what_cannot_be_measured_is_refused():
-    with pytest.raises(ValueError, match="at least 38 images, 19 of them for a threshold"):
+    with pytest.raises(ValueError, match="at least 19 images for a threshold that keeps 95 %"):
         OutOfDistribution(other=AWAY)(PLAIN, TRAIN, TEST.subset(torch.arange(36)))
     with pytest.raises(ValueError, match=r"images of shape \(1, 2, 2\).*got \(1, 3, 3\)"):
         OutOfDistribution(other=ImageSet(torch.rand(4, 1, 3, 3), torch.arange(4) % 2, ("a", "b")))(

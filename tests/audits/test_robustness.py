@@ -10,7 +10,7 @@ from torch import nn
 
 from clearance.attacks import PGD
 from clearance.audits import MinimalPerturbation, Robustness, Subject, robustness
-from clearance.audits.robustness import Signs, sentence
+from clearance.audits.robustness import Reading, Signs
 from clearance.data import ImageSet
 from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
@@ -172,7 +172,7 @@ def test_a_rounding_front_is_never_called_robust(norm, epsilon, with_source):
     assert "WARNING" in found.exhibits[0].caption
     assert ("transfer" in found.exhibits[0].columns) == with_source
     (alarms,) = [one for one in found.exhibits if one.name == "alarms"]
-    assert len(alarms.columns["radius"]) == values(found, "alarms")[0]
+    assert alarms.columns["about"].count("verdict") == values(found, "alarms")[0]
     shares = dict(zip(alarms.columns["reason"], alarms.columns["share"], strict=True))
     assert shares["{} of images have no gradient"] == values(found, "zero_gradients")[0] > 0.5
     assert set(alarms.columns["about"]) == {"verdict", "plain attacks"}
@@ -205,13 +205,21 @@ def test_probabilities_are_refused(sharpness):
         audited(sure, images=10)
 
 
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+def test_loud_logits_mislead_plain_attacks_and_raise_no_alarm(scale):
+    found = audited(headed(scale), digits()[1].per_class(4, seed=0), steps=10, queries=50)
+    assert values(found, "alarms") == [0]
+    about = [one for shown in found.exhibits if shown.name == "alarms" for one in shown.columns["about"]]
+    assert set(about) == ({"plain attacks"} if scale > 1 else set())
+
+
 def test_the_words_name_what_was_seen():
     calm = Signs(0.5, 0.5, 0.9, 0.0, 0.0, 0.0)
     assert calm.doubts() == calm.fooled(0.5) == []
     noisy = Signs(0.5, 0.9, 0.4, 0.2, 0.3, 0.8, transfer=0.1)
     assert len(noisy.doubts()) == 4
     assert len(noisy.fooled(0.1)) == 2
-    said = sentence(0.1, 0.3, "2", noisy.doubts(), noisy.fooled(0.1))
+    said = Reading(2.0, 0.3, 100, 0.1, noisy).words()
     for words in (
         "10.0%",
         "norm 2",

@@ -110,7 +110,7 @@ class TestUnknownImages:
 
     def test_too_few_test_images_are_said_before_anything_is_measured(self):
         test = gaussian_images(class_count=3, per_class=12)
-        with pytest.raises(ValueError, match="at least 38 images, 19 of them for a threshold"):
+        with pytest.raises(ValueError, match="at least 19 images for a threshold that keeps 95 %"):
             unknown_images("digits", test)
 
     def test_a_set_that_a_recipe_names_stays(self):

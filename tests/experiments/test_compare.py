@@ -43,6 +43,21 @@ def test_images_that_the_network_cannot_take_are_refused_before_training():
         cl.compare(["plain"], images, test, audits=["accuracy"])
 
 
+TURNS = cl.Method(way="foca", mode="cycle", heads=8, reuse=2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"methods": {"turns": TURNS}}, "method 'turns': `heads` must not exceed"),
+        ({"methods": ["plain"], "model": "run:nowhere"}, "method 'plain': nowhere must be the directory"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_before_training(data, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        cl.compare(train=data.train, test=data.test, on_run=lambda *_: pytest.fail("trained"), **wrong)
+
+
 @pytest.fixture(autouse=True)
 def forgotten():
     Learnt.seen.clear()

@@ -142,6 +142,8 @@ def test_an_empty_list_of_methods_takes_the_tuned_ones(written):
         ("methods: {mine: {norm: layer}}", "`norm` must be one of"),
         ("methods: {mine: {dropout: 1}}", r"`dropout` must lie in \[0, 1\)"),
         ("methods: {mine: {heads: 1.5}}", "`heads` must be a whole number"),
+        ("methods: {mine: {hidden: [0]}}", "`hidden` must be a whole number of at least 1; got 0"),
+        ("augment_pad: -1", "`augment_pad` must be a whole number of at least 0"),
         ("epochs: many", "`epochs` must be a whole number"),
         ("epochs: 2.5", "`epochs` must be a whole number"),
         ("seeds: 0", "`seeds` must be a whole number of at least 1"),

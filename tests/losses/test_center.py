@@ -42,6 +42,12 @@ def test_the_shift_is_the_papers_sum_over_samples():
         torch.testing.assert_close(centre_shift(features, labels, centres)[j], total / (1 + count))
 
 
+def test_a_sum_beyond_half_precision_leaves_no_sample_out():
+    features, labels = torch.full((2, 4096), 20.0, dtype=torch.float16), torch.tensor([0, 1])
+    assert features.sum(dim=1).isinf().all()
+    assert centre_shift(features, labels, torch.zeros(2, 4096)).unique().tolist() == [-10.0]
+
+
 @pytest.mark.parametrize("rate", [0.5, 1.0])
 @pytest.mark.parametrize("weight", [0.01, 100.0])
 def test_p19_one_sample_moves_its_centre_by_half_the_rate_and_no_other(rate, weight):

@@ -165,3 +165,13 @@ def test_a_feature_that_is_no_number_is_seen_though_its_class_has_one_sample():
     features, labels = torch.rand(6, 3), torch.tensor([0, 0, 1, 1, 1, 2])
     features[5, 1] = torch.nan
     assert triplet(features, labels).isnan()
+
+
+@pytest.mark.parametrize("kind", [ContrastiveLoss, TripletLoss])
+@pytest.mark.parametrize("shape", [(4, 2, 1, 1), (5, 2)])
+def test_features_of_another_form_are_refused(kind, shape):
+    outputs = Outputs(torch.rand(shape), torch.zeros(4, 3), nn.Identity())
+    with pytest.raises(
+        ValueError, match=r"features must be \(B, D\), with one row for each of the 4 labels; got"
+    ):
+        kind()(outputs, torch.arange(4) % 3)

@@ -117,6 +117,20 @@ def test_its_audit_has_the_same_numbers_and_names_what_could_not_be_asked(sets, 
         cl.audit(model, train=train, test=test, audits=["linear_probe"])
 
 
+def test_its_logits_are_not_taken_for_features(sets):
+    train, test = sets
+    model = black_box(linear(), example=test.images[:4], verbose=False)
+    card = cl.audit(
+        model,
+        train=train,
+        test=test,
+        unknown=torch.rand(40, 1, 8, 8),
+        audits=["accuracy", "churn", "out_of_distribution"],
+    )
+    left = {one["audit"]: one["reason"] for one in card.report.recipe["audits_left_out"]}
+    assert left == {"churn": "features", "out_of_distribution": "features"}
+
+
 @pytest.mark.parametrize("name", sorted(AUDITS))
 def test_every_audit_says_what_it_needs(name, sets):
     """Without gradients and features it must give numbers that a cut model has too, or be left out."""

@@ -90,7 +90,7 @@ def test_amounts_have_ratios_of_their_geometric_means(unit):
     assert found.low == pytest.approx(0.25 * math.exp(-half), rel=1e-8)
 
 
-@pytest.mark.parametrize("name", ["gap", "path_error_rise"])
+@pytest.mark.parametrize("name", ["gap", "path_error_rise", "train_minus_test", "ece_debiased"])
 def test_no_ratio_of_what_may_be_negative(name):
     found = [Measurement("a", name, 0.1, "fraction", n=3, better="lower") for _ in range(2)]
     rows = derive([Record("digits", method, 0, one) for method, one in zip("ab", found, strict=True)])

@@ -88,6 +88,45 @@ def test_accuracy_under_attack_is_said_with_its_radius():
     assert "At 8.00/255, at most 3" in text
 
 
+@pytest.mark.parametrize(
+    ("share", "alarms", "severity", "end"),
+    [
+        (0.4, 0, "information", "(norm"),
+        (0.4, 1, "problem", "But the attacks show signs of failing. The true share may be lower."),
+        (0.0, 1, "problem", "But the attacks show signs of failing."),
+    ],
+)
+def test_a_doubt_about_attacks_is_said_with_what_it_may_mean(share, alarms, severity, end):
+    radius = {"norm": "inf", "epsilon": 0.1}
+    attacked = [
+        measured(
+            "robustness",
+            "robust_accuracy",
+            share,
+            n=200,
+            low=share,
+            high=share + 0.02,
+            better="higher",
+            **radius,
+        ),
+        measured("robustness", "alarms", alarms, n=200, unit="count", **radius),
+    ]
+    (found,) = [
+        one
+        for one in all_findings(Findings(with_summaries(report_of(*attacked)), "animals"))
+        if one.title == "Under attack"
+    ]
+    text = re.sub(r"[\u202f\s]+", " ", found.said.striptags())
+    assert found.severity == severity
+    assert end in text if severity == "information" else text.endswith(end)
+
+
+def test_without_errors_none_is_called_confident():
+    share = measured("mistakes", "confident_share", 0.0, n=1, low=0.0, high=1.0, confidence=0.9)
+    assert "Confident mistakes" not in said(report_of(share))
+    assert "Confident mistakes" in said(report_of(replace(share, high=0.79)))
+
+
 def test_without_a_change_that_flips_half_of_the_images_none_is_named():
     never = replace(flips()[0], value=math.inf, low=0.2, high=math.inf)
     text = said(report_of(never, *flips()[1:]))["Minimal perturbation"]
@@ -184,15 +223,15 @@ class TestFlipSize:
         )
 
     @pytest.mark.parametrize(("signs", "words"), [
-        ({"missed": 0.1}, "a search without gradients changes the prediction for 10.0 % of the others"),
-        ({"blind": 0.3}, "30.0 % of the images have no gradient"),
+        ({"missed": 0.1}, "for 10.0 % of these images a search without gradients finds a change"),
+        ({"blind": 0.3}, "30.0 % of these images have no gradient"),
     ])  # fmt: skip
     def test_a_hidden_gradient_rings(self, signs, words):
         report = report_of(*flips(**signs))
         (finding,) = all_findings(Findings(with_summaries(report), "animals"))
         assert finding.severity == "problem"
         assert words in said(report)["Minimal perturbation"]
-        assert "The true size is smaller" in said(report)["Minimal perturbation"]
+        assert "The true size may be smaller" in said(report)["Minimal perturbation"]
 
 
 def test_a_comparison_has_its_own_first_screen():

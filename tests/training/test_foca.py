@@ -494,13 +494,14 @@ def test_a_head_in_half_precision_is_refused_at_the_start(data, make_model, sgd)
 
 def test_layers_of_a_head_that_share_a_tensor_still_share_it_at_the_end(data):
     torch.manual_seed(0)
-    head = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 3))
-    head[2].weight = head[0].weight
-    before = head[0].weight.clone()
+    first, second = nn.Linear(6, 6), nn.Linear(6, 6)
+    second.weight = first.weight
+    before = first.weight.detach().clone()
+    head = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Linear(6, 3))
     model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 6)), head)
     fit(model, FOCA(per_class=2), data, steps=2, batch_size=12)
-    assert head[2].weight is head[0].weight
-    assert not torch.equal(head[0].weight, before)
+    assert second.weight is first.weight
+    assert not torch.equal(first.weight, before)
 
 
 def test_more_images_than_a_class_has_are_drawn_with_replacement(data, watched, make_model, sgd):

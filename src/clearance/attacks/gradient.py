@@ -203,7 +203,7 @@ class _FromStarts(GradientAttack):
             # logits that are no numbers name no class
             value = value.masked_fill(done & value.isnan(), math.inf)
             better = (value > least[rows]) | (done & (not persist))
-            best[rows[better]], least[rows[better]] = found[better], value[better]
+            best[rows[better]], least[rows[better]] = found[better], value[better].to(least)
             rows = rows if persist else rows[~done]
             if not len(rows):
                 break
@@ -453,7 +453,11 @@ class APGD(_FromStarts):
             broke = active.broken(logits) & ~done[climb.rows]
             if not persist and bool(broke.any()):
                 rows = climb.rows[broke]
-                found[rows], value[rows], done[rows] = climb.delta[broke], active.margin(logits)[broke], True
+                found[rows], value[rows], done[rows] = (
+                    climb.delta[broke],
+                    active.margin(logits)[broke].to(value),
+                    True,
+                )
                 open_ = ~done[climb.rows]
                 if not bool(open_.any()):
                     break
@@ -474,7 +478,7 @@ class APGD(_FromStarts):
                 self._move(active.images, climb, radius, first=number == 0)
         left = ~done[climb.rows]
         rows = climb.rows[left]
-        found[rows], value[rows] = climb.best[left], climb.margin[left]
+        found[rows], value[rows] = climb.best[left], climb.margin[left].to(value)
         return batch.images + found, value, done
 
     def _move(self, images: Tensor, climb: _Climb, radius: float, *, first: bool) -> None:

@@ -3,14 +3,16 @@
 import torch
 from torch import Tensor
 
+from clearance._precision import at_least_float32
 from clearance.audits._audit import Subject
 from clearance.heads.scale import feature_unit
 
 
 def scaled_features(subject: Subject) -> tuple[Tensor, Tensor]:
     """Training and held-out features in the unit in which every fresh head reads them."""
-    unit = feature_unit(subject.train_features)
-    return subject.train_features / unit, subject.test_features / unit
+    train, test = at_least_float32(subject.train_features), at_least_float32(subject.test_features)
+    unit = feature_unit(train)
+    return train / unit, test / unit
 
 
 def are_a_cloud(*clouds: Tensor) -> bool:
@@ -19,6 +21,15 @@ def are_a_cloud(*clouds: Tensor) -> bool:
     An extractor that breaks down, or sees all images alike, must not pass for one with point-like classes.
     """
     return all(bool(one.isfinite().all()) and bool((one != one[0]).any()) for one in clouds)
+
+
+def check_spread(labels: Tensor, split: str) -> None:
+    """Raise ValueError unless some class has two images: without, every class would pass for a point."""
+    if int(torch.bincount(labels).max()) < 2:
+        raise ValueError(
+            f"`{split}` must have at least two images of a class, for a spread within classes; got one of each. Give "
+            "more, or leave the audit out."
+        )
 
 
 def evenly_spaced(count: int, shown: int) -> Tensor:

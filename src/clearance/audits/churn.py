@@ -60,6 +60,7 @@ class Churn(Audit):
     """
 
     name: ClassVar[str] = "churn"
+    needs: ClassVar[tuple[str, ...]] = ("features",)
     per_class: tuple[int, ...] = (1, 10)
     heads: int = 5
     hidden: tuple[int, ...] = (128, 128)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._heads import are_a_cloud, evenly_spaced
+from clearance.audits._heads import are_a_cloud, check_spread, evenly_spaced
 from clearance.data import ImageSet
 from clearance.geometry import class_scatter, nc1, within_between_ratio
 from clearance.geometry.scatter import class_distance_normalised_variances
@@ -54,6 +54,7 @@ class ClassScatter(Audit):
 
 def _ratios(features: Tensor, data: ImageSet, split: str) -> list[Measurement]:
     classes, labels = data.class_count, data.labels
+    check_spread(labels, split)
     if are_a_cloud(features):
         cloud = class_scatter(features, labels, classes)
         # 0 / 0 is a pair of classes in one point

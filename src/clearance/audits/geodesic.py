@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from clearance._checks import check_choice, check_count, check_positive
+from clearance._precision import at_least_float32
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject, mean_of
-from clearance.audits._heads import are_a_cloud
+from clearance.audits._heads import are_a_cloud, scaled_features
 from clearance.audits._samples import partial_sets
 from clearance.audits.calibration import fitted_temperature
 from clearance.audits.co_adaptation import head_training
 from clearance.heads import MLP, HeadStack, train_heads
 from clearance.heads.fisher import path_distance, segment_distances
-from clearance.heads.scale import feature_unit
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 READINGS = ("rms", "raw")
@@ -137,8 +137,11 @@ class Geodesic(Audit):
         return Findings(tuple(measured), tuple(shown))
 
     def _paths(self, subject: Subject, reading: str) -> Iterator[Paths]:
-        unit = feature_unit(subject.train_features) if reading == "rms" else 1.0
-        train, test = subject.train_features / unit, subject.test_features / unit
+        train, test = (
+            scaled_features(subject)
+            if reading == "rms"
+            else (at_least_float32(subject.train_features), at_least_float32(subject.test_features))
+        )
         rows = fisher_rows(len(train), subject.seed).to(train.device)
         fitting, measuring = rows[: max(1, len(rows) // 2)], rows[len(rows) // 2 :]
         labels = subject.train.labels
@@ -156,6 +159,17 @@ class Geodesic(Audit):
     def _ends(self, subject: Subject, train: Tensor) -> _Ends:
         with torch.random.fork_rng(devices=[]):  # its own first weights are drawn, and never used
             architecture = MLP((train.shape[1], *self.hidden, subject.classes)).to(train)
+        empty = (
+            (torch.bincount(subject.train.labels, minlength=subject.classes) == 0)
+            .nonzero()
+            .flatten()
+            .tolist()
+        )
+        if empty:
+            raise ValueError(
+                "`train` must have an image of every class, for heads from one of each; got none of "
+                f"{', '.join(subject.train.classes[k] for k in empty)}. Give some, or leave the audit out."
+            )
         first = HeadStack.initialised(architecture, 1, generator(subject.seed, "geodesic", "first weights"))
         few = partial_sets(subject.train, (1,), (self.repetitions,), subject.seed)[0]
         ends = []

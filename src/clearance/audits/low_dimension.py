@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clearance._checks import check_positive
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._heads import are_a_cloud, evenly_spaced
+from clearance.audits._heads import are_a_cloud, check_spread, evenly_spaced
 from clearance.data import ImageSet
 from clearance.geometry.discriminant import pooled_scatter, scatter_ratio, versus_rest
 from clearance.geometry.spectrum import covariance_spectrum, effective_rank, first_axis_share, principal_axes
@@ -136,6 +136,7 @@ class _Lines:
 
 def _dimensions(subject: Subject, *, whole: bool) -> Iterator[Measurement]:
     features, labels, classes = subject.test_features, subject.test.labels, subject.classes
+    check_spread(labels, "test")
     width, counts = features.shape[1], torch.bincount(labels, minlength=classes)
     shares, ranks = torch.zeros(classes), torch.full((classes,), float(width))
     overall = float(width)

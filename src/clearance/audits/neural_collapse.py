@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from clearance._checks import check_count, check_positive
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._heads import are_a_cloud, scaled_features
+from clearance.audits._heads import are_a_cloud, check_spread, scaled_features
 from clearance.audits.co_adaptation import head_training
 from clearance.geometry.neural_collapse import nc2_equiangle, nc2_equinorm, nc2_simplex, nc3, nc4
 from clearance.geometry.scatter import ClassStatistics, class_scatter, nc1
 from clearance.geometry.spectrum import covariance_spectrum, effective_rank
 from clearance.heads import HeadStack, train_heads
+from clearance.heads.stack import linear_layers
 from clearance.vocabulary import Measurement, Scalar
 
 FARTHEST = 2.0  # the largest value of NC3
@@ -79,16 +80,13 @@ class NeuralCollapse(Audit):
 
     def _head(self, subject: Subject, *, whole: bool) -> Measurement:
         head = subject.model.head
-        own = head if isinstance(head, nn.Linear) else None
+        layers = linear_layers(head) or []
+        own = head.get_parameter(layers[0][0]).detach() if len(layers) == 1 else None
         distances = [float("inf")] * (self.heads if own is None else 1)
         if whole:
             cloud = class_scatter(subject.train_features, subject.train.labels, subject.classes)
             # outputs beyond the classes have no class mean to be compared with
-            distances = (
-                self._fresh(subject, cloud)
-                if own is None
-                else [nc3(own.weight.detach()[: subject.classes], cloud)]
-            )
+            distances = self._fresh(subject, cloud) if own is None else [nc3(own[: subject.classes], cloud)]
         values = torch.tensor(distances, dtype=torch.float64)
         return _measured(
             "nc3",
@@ -117,6 +115,7 @@ class NeuralCollapse(Audit):
 def _of_split(subject: Subject, split: str, *, whole: bool) -> list[Measurement]:
     features = subject.test_features if split == "test" else subject.train_features
     data = subject.test if split == "test" else subject.train
+    check_spread(data.labels, split)
     context = {"split": split}
     if whole:
         values = _values(subject, features, data.labels)

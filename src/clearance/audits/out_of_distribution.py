@@ -66,6 +66,7 @@ class OutOfDistribution(Audit):
     """
 
     name: ClassVar[str] = "out_of_distribution"
+    needs: ClassVar[tuple[str, ...]] = ("features",)
     other: ImageSet | str | None = None
     images: int = 1000
     neighbours: int = 5

@@ -97,7 +97,8 @@ class PreprocessingMismatch(Audit):
             "remedy": [*(ways[k].remedy for k in order), ""],
         }
         caption = (
-            "Test images that are right when prepared in other ways; the first was chosen on other images."
+            "Test images that are right when prepared in other ways. The first has the largest share on these, and its "
+            "gain was measured on others."
         )
         return Exhibit(self.name, "ways", "histogram", columns, caption)
 
@@ -116,16 +117,18 @@ def input_ways(model: Classifier, images: Tensor) -> Iterator[InputWay]:
     >>> from torch import nn
     >>> model = Classifier(nn.Flatten(), nn.Linear(4, 2))
     >>> [way.name for way in input_ways(model, torch.rand(3, 1, 2, 2))]
-    ['no normalisation', 'mean 0.5 and std 0.5', 'values up to 255', "the images' own mean and std"]
+    ['mean 0.5 and std 0.5', 'values up to 255', "the images' own mean and std"]
     """
-    yield InputWay("no normalisation", "Leave out --mean and --std.", lambda images: images)
+    normalised = bool(model.mean.any()) or bool((model.std != 1).any())
+    if normalised:
+        yield InputWay("no normalisation", "Leave out --mean and --std.", lambda images: images)
     yield InputWay("mean 0.5 and std 0.5", "Give --mean 0.5 --std 0.5.", _normalised([0.5], [0.5]))
     yield InputWay(
         "values up to 255",
         f"Give --mean 0 --std {1 / 255:.9f}, and no other normalisation.",
         lambda images: 255 * images,
     )
-    if bool(model.mean.any()) or bool((model.std != 1).any()):
+    if normalised:
         twice = (model.mean * (1 + model.std)).flatten().tolist(), model.std.square().flatten().tolist()
         yield InputWay(
             "normalised twice",

@@ -102,6 +102,6 @@ def check_enough(images: int) -> None:
     """Raise ValueError unless a threshold can be chosen on this number of test images."""
     if images < LEAST:
         raise ValueError(
-            f"`test` must have at least {2 * LEAST} images, {LEAST} of them for a threshold that keeps 95 %; got "
-            f"{images} for it. Give more, or leave the audit out."
+            f"`test` must have at least {LEAST} images for a threshold that keeps 95 %, after half of every class was "
+            f"set aside (of a single image, all); got {images}. Give more, or leave the audit out."
         )

@@ -396,9 +396,6 @@ class Signs:
                 "the answers are random: {} of images are right on average and wrong in some draw, unattacked"
             )
             found.append(Reason(words, self.varying))
-        if self.unnumbered > 0:
-            words = "{} of images have logits that are not finite before any attack, and count as wrong"
-            found.append(Reason(words, self.unnumbered))
         return found
 
     def fooled(self, verdict: float) -> list[Reason]:
@@ -410,6 +407,11 @@ class Signs:
             missed = self.cross_entropy - verdict
             found.append(Reason("cross-entropy attacks miss {} of images that others break", missed))
         return found
+
+    def unanswered(self) -> list[Reason]:
+        """Images that are not classified at all: they count as wrong, and attacks have nothing to do there."""
+        words = "{} of images have logits that are not finite before any attack, and count as wrong"
+        return [Reason(words, self.unnumbered)] if self.unnumbered > 0 else []
 
 
 @dataclass(frozen=True)
@@ -429,13 +431,23 @@ class Reading:
         yield self._accuracy("noise_accuracy", self.signs.noise)
         if self.signs.transfer is not None:
             yield self._accuracy("transfer_accuracy", self.signs.transfer)
-        reasons = len(self.signs.doubts()) + len(self.signs.fooled(self.verdict))
-        yield _measured("alarms", reasons, "count", self.count, "lower", self._context())
+        yield _measured("alarms", len(self.signs.doubts()), "count", self.count, "lower", self._context())
 
     def words(self) -> str:
         """The verdict and the reasons to doubt it."""
-        doubts, fooled = self.signs.doubts(), self.signs.fooled(self.verdict)
-        return sentence(self.verdict, self.epsilon, NORM_NAMES[self.norm], doubts, fooled)
+        words = f"At radius {self.epsilon:g} (norm {NORM_NAMES[self.norm]}) {self.verdict:.1%} of images stay right"
+        doubts, fooled, unanswered = (
+            self.signs.doubts(),
+            self.signs.fooled(self.verdict),
+            self.signs.unanswered(),
+        )
+        if not doubts + fooled + unanswered:
+            return f"{words}; no sign was found against it."
+        if doubts:
+            words += f"; WARNING, it may be too high: {'; '.join(map(str, doubts))}"
+        if fooled:
+            words += f"; do not read plain attacks as robustness: {'; '.join(map(str, fooled))}"
+        return "; ".join([words, *map(str, unanswered)]) + "."
 
     def _context(self) -> dict[str, Scalar]:
         return {"norm": NORM_NAMES[self.norm], "epsilon": self.epsilon}
@@ -469,11 +481,11 @@ class Robustness(Audit):
 
     Measurements, for each ``norm`` and ``epsilon``: ``robust_accuracy`` and ``cross_entropy_attack_accuracy``
     (Auto-PGD from the image) with 95 % Wilson intervals, ``noise_accuracy`` (one uniform draw from the
-    ball), ``transfer_accuracy`` where there is a source, ``alarms`` (reasons to doubt the gradient attacks, or to
-    disbelieve the plain ones). For each norm ``full_radius_accuracy``: the radius reaches every possible
+    ball), ``transfer_accuracy`` where there is a source, ``alarms`` (reasons to think that attacks were too weak; none
+    depends on the scale of logits). For each norm ``full_radius_accuracy``: the radius reaches every possible
     image, so anything much above 0 means that the attack is stuck. For each ``loss`` ``zero_gradients``: share of
     right images without a gradient. Exhibit ``under_attack`` for each norm: these over the radius, and the
-    alarm in its caption. Exhibit ``alarms`` where there are any: a row for each reason.
+    alarm in its caption. Exhibit ``alarms``: a row for each reason, also those not to believe plain attacks.
 
     Args:
         epsilons: Radii by norm (inf, 2, 1; as a word or a number), in pixel units, ascending, each above 0. Only the
@@ -695,22 +707,6 @@ ZERO_SHARE = 0.01  # of right images without any gradient
 GAP = 0.05  # between plain cross-entropy attacks and the verdict
 
 
-def sentence(verdict: float, epsilon: float, norm: str, doubts: list[Reason], fooled: list[Reason]) -> str:
-    """The verdict at one radius, and the reasons to doubt it.
-
-    >>> sentence(0.5, 0.1, "inf", [], [])
-    'At radius 0.1 (norm inf) 50.0% of images stay right; no sign was found against it.'
-    """
-    words = f"At radius {epsilon:g} (norm {norm}) {verdict:.1%} of images stay right"
-    if not doubts and not fooled:
-        return f"{words}; no sign was found against it."
-    if doubts:
-        words += f"; WARNING, it may be too high: {'; '.join(map(str, doubts))}"
-    if fooled:
-        words += f"; do not read plain attacks as robustness: {'; '.join(map(str, fooled))}"
-    return f"{words}."
-
-
 STARTS = 3  # the image itself and two random ones
 RIVALS, NEAREST = 9, 3
 PATIENCE = 100.0
@@ -737,7 +733,7 @@ def scale_free_attacks(norm: float, epsilon: float, classes: int, steps: int, se
 
 
 AUDIT = "robustness"
-DOUBT, FOOLED = "verdict", "plain attacks"  # what a reason speaks against
+DOUBT, FOOLED, UNANSWERED = "verdict", "plain attacks", "network"  # what a reason speaks against
 
 
 def _measured(
@@ -784,6 +780,7 @@ def alarms(norm: float, readings: list[Reading]) -> tuple[Exhibit, ...]:
         for about, reasons in (
             (DOUBT, reading.signs.doubts()),
             (FOOLED, reading.signs.fooled(reading.verdict)),
+            (UNANSWERED, reading.signs.unanswered()),
         )
         for reason in reasons
     ]
@@ -795,5 +792,5 @@ def alarms(norm: float, readings: list[Reading]) -> tuple[Exhibit, ...]:
         "reason": [reason.words for _, _, reason in seen],
         "share": [reason.share for _, _, reason in seen],
     }
-    caption = "Reasons to doubt the verdict, or plain attacks, at each radius."
+    caption = "Reasons to doubt the verdict, plain attacks, or the network, at each radius."
     return (Exhibit(AUDIT, "alarms", "curve", columns, caption, {"norm": NORM_NAMES[norm]}),)

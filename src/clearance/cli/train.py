@@ -89,7 +89,7 @@ class TrainCommand:
         from clearance.experiments.grid import run_grid, silent
         from clearance.experiments.provenance import report_of
         from clearance.experiments.run import RunPlan
-        from clearance.experiments.saved import check_square
+        from clearance.experiments.saved import check_networks
         from clearance.report.terminal import first_text
 
         console = Console(quiet=not first)
@@ -107,7 +107,7 @@ class TrainCommand:
         AuditPlan.of_recipe(recipe)  # a wrong setting, before any training
         plan, data = RunPlan(recipe, self.method, self.seed), build_data(recipe)
         check_draws(recipe, data)
-        check_square(recipe.model, data.train.shape)
+        check_networks(recipe, data)
         engine = None if is_launched() else 1
         with listening(console, 1 + len(plan.sources)) as listener:
             (found,) = run_grid([plan], data, self.out, engine, listener if first else silent)

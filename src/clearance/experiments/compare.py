@@ -33,7 +33,7 @@ from clearance.experiments.method import Method
 from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe, to_tree, tuned_recipe
 from clearance.experiments.run import RunFindings, RunPlan, sources_of
-from clearance.experiments.saved import check_square
+from clearance.experiments.saved import check_networks
 from clearance.experiments.sweep import (
     Sweep,
     at_values,
@@ -148,7 +148,7 @@ class Comparison:
         for value, recipe in self.recipes().items():
             check_draws(recipe, images[value])
             if self.model is None:
-                check_square(recipe.model, images[value].train.shape)
+                check_networks(recipe, images[value])
         planned = [(value, plan) for value, recipe in self.recipes().items() for plan in self.plans(recipe)]
         found = run_grid(
             [plan for _, plan in planned],

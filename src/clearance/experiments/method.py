@@ -66,6 +66,8 @@ class NetworkSettings:
         check_fraction("dropout", self.dropout, open_above=True)
         check_choice("norm", self.norm, ("none", "batch"))
         check_count("features", self.features, minimum=0)
+        for width in self.hidden:
+            check_count("hidden", width)
 
 
 @dataclass(frozen=True, kw_only=True)

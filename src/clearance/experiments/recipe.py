@@ -154,6 +154,8 @@ class Recipe:
         check_fraction("train_fraction", self.train_fraction, open_below=True)
         check_fraction("held_out", self.held_out, open_above=True)
         check_fraction("validation", self.validation, open_above=True)
+        for name in ("augment_pad", "augment_cutout"):
+            check_count(name, getattr(self, name), minimum=0)
         if self.steps is not None:
             check_count("steps", self.steps)
         if self.samples is not None:

@@ -11,7 +11,7 @@ from torch import nn
 
 from clearance._rng import derived_seed
 from clearance.data import ImageSet
-from clearance.experiments.build import RunData, build_data, drawn_data
+from clearance.experiments.build import RunData, build_data, build_way, drawn_data
 from clearance.experiments.catalogue import MODELS, resolve
 from clearance.experiments.method import Method, NetworkSettings
 from clearance.experiments.recipe import Recipe, from_tree
@@ -150,24 +150,38 @@ def _with_priors(model: Classifier, method: Method, train: ImageSet) -> Classifi
     return model
 
 
-def check_square(model: str, shape: tuple[int, int, int]) -> None:
-    """Raise ValueError for images that a model of the catalogue cannot take.
+def check_networks(recipe: Recipe, data: RunData) -> None:
+    """Raise ValueError before any training if the network or the way of training of a method cannot be made.
 
-    >>> check_square("small-cnn", (3, 32, 32))
+    >>> from clearance.data import gaussian_images
+    >>> images = gaussian_images(class_count=3, shape=(1, 4, 6))
+    >>> check_networks(Recipe(), RunData(images, images))
+    Traceback (most recent call last):
+    ...
+    ValueError: method 'plain': model 'small-cnn' takes square images; these are 6x4. Give the side: size, or --size.
     """
-    _, height, width = shape
-    if height != width and started_from(model) is None:
-        raise ValueError(
-            f"model {model!r} takes square images; these are {width}x{height}. Give the side: size, or --size."
-        )
+    folder = started_from(recipe.model)
+    for name, method in recipe.methods.items():
+        try:
+            model = (
+                empty_model(recipe.model, method, data.train.shape, data.train.class_count)
+                if folder is None
+                else trained_model(folder, method, data.train)
+            )
+            build_way(method, model)
+        except (ValueError, FileNotFoundError) as error:
+            raise ValueError(f"method {name!r}: {error}") from error
 
 
 def empty_model(
     model: str, method: Method, shape: tuple[int, int, int], class_count: int, seed: int = 0
 ) -> Classifier:
     """A classifier of this form without data, to load weights into."""
-    check_square(model, shape)
-    channels, height, _ = shape
+    channels, height, width = shape
+    if height != width:
+        raise ValueError(
+            f"model {model!r} takes square images; these are {width}x{height}. Give the side: size, or --size."
+        )
     with torch.random.fork_rng(devices=[]):  # leaves the caller's random numbers unchanged
         torch.manual_seed(derived_seed(seed, "extractor"))
         extractor = _extractor(model, method, channels, height)

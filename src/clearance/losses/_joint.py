@@ -5,6 +5,15 @@ import torch.distributed as dist
 from torch import Tensor
 
 
+def check_features(features: Tensor, labels: Tensor) -> None:
+    """Raise ValueError unless features are (B, D), a row for each label."""
+    if features.ndim != 2 or len(features) != len(labels):
+        raise ValueError(
+            f"features must be (B, D), with one row for each of the {len(labels)} labels; got {tuple(features.shape)}. "
+            "Flatten them, or give the labels of the same batch."
+        )
+
+
 def joint_batch(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, float]:
     """Features and labels of every process, and the weight of this process's gradient.
 

@@ -28,7 +28,7 @@ def centre_shift(features: Tensor, labels: Tensor, centres: Tensor) -> Tensor:
     """
     classes = len(centres)
     # a sample that is not finite would stay in its centre for ever: it goes to an extra row, which is cut off
-    rows = torch.where(features.sum(dim=1).isfinite(), labels, classes)
+    rows = torch.where(features.isfinite().all(dim=1), labels, classes)
     counts = torch.bincount(rows, minlength=classes + 1)[:classes].to(centres.dtype)
     offsets = centres[labels] - features.to(centres.dtype)
     sums = centres.new_zeros(classes + 1, centres.shape[1]).index_add_(0, rows, offsets)[:classes]

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from clearance._checks import check_non_negative, check_positive
 from clearance._precision import at_least_float32
-from clearance.losses._joint import joint_batch, weighted_gradient
+from clearance.losses._joint import check_features, joint_batch, weighted_gradient
 from clearance.losses._loss import Loss, check_labels
 from clearance.losses.cross_entropy import with_cross_entropy
 from clearance.tensors import LossTerms, Outputs
@@ -27,6 +27,7 @@ def contrastive(features: Tensor, labels: Tensor, margin: float = 1.0) -> Tensor
     >>> contrastive(torch.tensor([[0.0], [2.0], [0.5]]), torch.tensor([0, 0, 1]))
     tensor([2.0000, 0.1250, 0.0000])
     """
+    check_features(features, labels)
     # Each distance on its own: the gradient at 0 is 0, and small distances are not lost to rounding.
     distances = F.pdist(at_least_float32(features))
     first, second = torch.triu_indices(len(labels), len(labels), 1, device=labels.device)

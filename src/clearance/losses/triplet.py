@@ -8,7 +8,7 @@ from torch import Tensor
 
 from clearance._checks import check_choice, check_non_negative, check_positive
 from clearance._precision import at_least_float32
-from clearance.losses._joint import joint_batch, weighted_gradient
+from clearance.losses._joint import check_features, joint_batch, weighted_gradient
 from clearance.losses._loss import Loss, check_labels
 from clearance.losses.cross_entropy import with_cross_entropy
 from clearance.tensors import LossTerms, Outputs
@@ -32,6 +32,7 @@ def triplet(features: Tensor, labels: Tensor, margin: float = 0.2, mining: Minin
     >>> triplet(torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0, 1]), 3.0)
     tensor(1.)
     """
+    check_features(features, labels)
     with torch.autocast(features.device.type, enabled=False):  # half precision would select other triplets
         unit = F.normalize(at_least_float32(features), eps=1e-6)
         distances = (2 - 2 * unit @ unit.T).clamp(min=0)

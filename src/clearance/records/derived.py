@@ -79,8 +79,10 @@ class SummaryRow:
 
 
 RATIO_UNITS = frozenset({"fraction", "seconds", "MiB", "nats", "ratio"})
-# Differences of two shares: they may fall below zero, and no factor makes sense of them.
-SIGNED = frozenset({"gap", "gain", "overconfidence", "path_error_rise", "behind"})
+# They may fall below zero, and no factor makes sense of them.
+SIGNED = frozenset(
+    {"gap", "gain", "overconfidence", "path_error_rise", "behind", "train_minus_test", "ece_debiased"}
+)
 AMOUNTS = frozenset({"ratio", "nats", "seconds", "MiB", "count"})  # none of these is below zero
 
 

@@ -35,8 +35,8 @@ class Comparison:
     """A method against another, paired over seeds.
 
     `difference` is a - b, or log a - log b if `log` is true; `low` and `high` are its 95 % t interval and `p` the
-    two-sided p value, None with fewer than two common seeds. `dropped` counts seeds for which only one of the two
-    has a finite number: they are not compared, which may favour the method that lost them.
+    two-sided p value, None with fewer than two common seeds. `dropped` counts seeds for which not both have a finite
+    number: they are not compared, which may favour the method that lost them.
     """
 
     difference: float | None

@@ -327,7 +327,7 @@ def failures(findings: Findings) -> tuple[Markup, ...]:
     """What went wrong, one line per method: runs, rebuilt last layers, seeds that only one method has."""
     runs: dict[str, list[str]] = defaultdict(list)
     for note in findings.failures:
-        runs[note.method].append(f"seed {note.seed} {note.status}")
+        runs[note.method].append(f"seed {note.seed} {note.status.rstrip('.')}")
     lines = [Markup("{}: {}.").format(strong(name), "; ".join(ends)) for name, ends in runs.items()]
     wanted = {"head": findings.head, "samples": findings.fewest}
     for row in findings.rows("mean", FEW, "diverged_heads", **wanted):

@@ -617,7 +617,7 @@ def untrained_reason(
     # In a small or imbalanced set the chance interval may cover the whole possible gain; half of it is not chance.
     if gain > 0 and accuracy <= largest + min(chance, gain / 2):
         return Outcome.COLLAPSED, (
-            f"training accuracy {accuracy:.3f} is no better than always naming the largest class "
+            f"training accuracy {accuracy:.3f} is not clearly better than always naming the largest class "
             f"({largest:.3f}); lower the learning rate, or train longer"
         )
     return None

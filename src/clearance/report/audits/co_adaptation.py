@@ -240,9 +240,9 @@ def _label_cost(findings: Findings) -> list[Finding]:
             "network's own; {}."
         ).format(data(max(gaps), "count"), lost)
         return [Finding(title, "information", said)]
-    said = Markup("{} labelled images, the same number of each class, {}").format(
-        data(enough, "count"), reach
-    )
+    # the largest set may be all images, which no one balanced
+    balanced = ", the same number of each class," if enough < max(gaps) else ""
+    said = Markup("{} labelled images{} {}").format(data(enough, "count"), balanced, reach)
     if outdone(findings):  # it is compared with a last layer that is worse than necessary
         return [
             Finding(title, "information", said + Markup(", which could be better: see the linear probe."))

@@ -12,9 +12,9 @@ from clearance.report.numbers import data, half_width, levels
 TITLE = "Minimal perturbation"
 DOUBTS = {
     "missed_flips": Markup(
-        "a search without gradients changes the prediction for {} of the others within it"
+        "for {} of these images a search without gradients finds a change of that size, and this search does not"
     ),
-    "no_gradient": Markup("{} of the images have no gradient"),
+    "no_gradient": Markup("{} of these images have no gradient"),
 }
 
 
@@ -42,7 +42,7 @@ def _flip_size(findings: Findings) -> list[Finding]:
         if (row := findings.row("mean", "minimal_perturbation", name)) is not None and row.value > ALARM
     ]
     if doubts:
-        said += Markup(" But ") + Markup("; ").join(doubts) + Markup(". The true size is smaller.")
+        said += Markup(" But ") + Markup("; ").join(doubts) + Markup(". The true size may be smaller.")
         return [Finding(TITLE, "problem", said, "Do not call this network robust.")]
     return [
         Finding(

@@ -120,7 +120,11 @@ BESIDE = (
     "In small print below the interval: the accuracy under plain attacks, under noise of the same size, and, if "
     "there is a transfer, on images made on another network."
 )
-ABOUT = {"verdict": "the worst case: attacks were too weak", "plain attacks": "plain attacks only"}
+ABOUT = {
+    "verdict": "the worst case: attacks were too weak",
+    "plain attacks": "plain attacks only",
+    "network": "the network: it names no class",
+}
 
 
 def robustness_section(findings: Findings) -> Section | None:
@@ -152,7 +156,9 @@ def _under_attack(findings: Findings) -> list[Finding]:
         )
         alarms = findings.row("mean", AUDIT, "alarms", norm=norm, epsilon=row.context["epsilon"])
         if alarms is not None and alarms.value > 0:
-            said += Markup(" But the attacks show signs of failing, so the true share is lower.")
+            said += Markup(" But the attacks show signs of failing.")
+            if row.value > 0:
+                said += Markup(" The true share may be lower.")
             found.append(Finding("Under attack", "problem", said, "Do not call this network robust."))
         else:
             found.append(Finding("Under attack", "information", said))
@@ -271,9 +277,9 @@ def _words(text: str | Markup) -> Markup:
 def _calm(findings: Findings) -> list[Markup]:
     """That there was no alarm, or that there was one whose words are not known; otherwise a table says it."""
     counted = findings.rows("mean", AUDIT, "alarms")
-    if any(row.value > 0 for row in counted):
-        return [] if stored(findings, AUDIT, ALARMS) else [escape(UNNAMED)]
-    return [escape(NO_ALARM)] if counted else []
+    if stored(findings, AUDIT, ALARMS) or not counted:
+        return []
+    return [escape(UNNAMED if any(row.value > 0 for row in counted) else NO_ALARM)]
 
 
 _ALARM_ONLY = "It serves only as a warning: never read it as robustness."
@@ -314,7 +320,7 @@ PAGE = AuditPage(
         ),
         "alarms": Term(
             "Number of warnings",
-            "How many signs were found that attacks were too weak, or that plain attacks were misled.",
+            "How many signs were found that attacks were too weak.",
             "Zero is right. The warnings are listed with the numbers under attack.",
             "No warning is not a certificate: signs can be missing.",
         ),
