@@ -170,6 +170,10 @@ def _try(given: argparse.Namespace) -> None:
         study = paper_study(given.paper, given.only, given.dataset, given.root)
         runs = None
         name = f"{given.only}-{given.dataset or DEFAULT_DATASET}" if study.datasets else given.only
+    if given.root is not None and not Path(given.root).is_dir():
+        raise ValueError(
+            f"--root must be a folder; got {given.root}, which is none. Correct it, or leave it out."
+        )
     where = (given.engine, given.jobs, given.cpus_per_run, given.gpus_per_run)
     check_engine_options(*where)
     out = given.out or Path(f"clearance-{given.paper}") / name

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from clearance import Measurement
 from clearance.research import (
@@ -45,7 +45,7 @@ from papers.engine.judging import (
     judge,
     not_run,
 )
-from papers.engine.study import NO_DATA, StudyRequest
+from papers.engine.study import NO_DATA, NoDataError, StudyRequest, missing_files
 
 SCHEMA = 2  # 1 had no seeds' values, commit or digest
 
@@ -648,6 +648,22 @@ def ledger_without_data(claims: PaperClaims, recipe: Recipe, command: str) -> Le
     return Ledger(claims, recipe.dataset, judgements, report_of(recipe, [], command))
 
 
+def save_without_data(ledger: Ledger, out: Path) -> Path:
+    """Write it, unless that would replace results; the path of ``ledger.md``."""
+    check_no_results(out)
+    return ledger.save(out)
+
+
+def check_no_results(out: Path) -> None:
+    """Raise ValueError if a folder has a ledger with runs."""
+    path = out / "ledger.json"
+    if path.exists() and json.loads(path.read_text("utf-8")).get("runs"):
+        raise ValueError(
+            f"nothing was run: no data; and {path} has results, which stay as they are. Correct --root, or give "
+            "another --out."
+        )
+
+
 def _needs_data(claim: Claim, dataset: str) -> bool:
     """Whether a dataset's files would help a claim: not one about another dataset, nor one that nothing measures."""
     measured = bool(claim.readings or claim.study or claim.recalled)
@@ -695,10 +711,11 @@ class JudgedStudy:
             return judgement
         return dataclasses.replace(judgement, reason=f"judged by --only {claim.study}", readings=())
 
-    def without_data(self, recipe: Recipe, request: StudyRequest) -> Path:
-        """The ledger that says that nothing was run; its path."""
+    def without_data(self, recipe: Recipe, request: StudyRequest) -> NoReturn:
+        """Write the ledger that says that nothing was run, and raise NoDataError with it."""
         claims, command = paper_claims(self.paper), self.command(request.seeds)
-        return ledger_without_data(claims, recipe, command).save(request.out)
+        path = save_without_data(ledger_without_data(claims, recipe, command), request.out)
+        raise NoDataError(missing_files(recipe), path)
 
     def write_ledger(self, report: Report, sections: Sequence[str], out: Path) -> Path:
         """``ledger.json``, and ``ledger.md`` with sections of the study's own after the verdicts; the latter's path.

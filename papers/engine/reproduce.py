@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from clearance import Card, load_dataset
+from clearance import Card
 from clearance.research import (
     AuditPlan,
     Engine,
@@ -18,8 +18,21 @@ from papers.engine.catalogue import paper_claims, paper_study, whole_recipe
 from papers.engine.claims import PaperClaims
 from papers.engine.judging import Judgement, judge
 from papers.engine.kept import RUNS, Kept, run_kept, versions_of
-from papers.engine.ledger import Ledger, command_line, ledger_without_data
-from papers.engine.study import DEFAULT_DATASET, NO_DATA, NoDataError, StudyRequest, data_if_there
+from papers.engine.ledger import (
+    Ledger,
+    check_no_results,
+    command_line,
+    ledger_without_data,
+    save_without_data,
+)
+from papers.engine.study import (
+    DEFAULT_DATASET,
+    NO_DATA,
+    NoDataError,
+    StudyRequest,
+    data_if_there,
+    missing_files,
+)
 
 
 @dataclass(frozen=True)
@@ -80,6 +93,8 @@ def reproduce(
         try:
             return Reproduction(study.run(request))
         except NoDataError as error:
+            if error.ledger is not None:
+                return Reproduction(error.ledger, missing=str(error))
             command = command_line(paper, request.dataset, seeds, only=only)
             if not study.datasets:
                 command = request.command(f"python -m papers {paper} --only {only} --root ROOT")
@@ -102,7 +117,7 @@ def reproduce_recipe(
     data = data_if_there(recipe)
     if data is None:
         ledger = ledger_without_data(claims, recipe, command)
-        return Reproduction(ledger.save(out), ledger.judgements, missing=_looked_for(recipe))
+        return Reproduction(save_without_data(ledger, out), ledger.judgements, missing=missing_files(recipe))
     plans = plans_of(recipe)
     kept = Kept(out / RUNS)
     findings = run_kept(plans, [data] * len(plans), kept, out / "runs", engine, listener)
@@ -115,16 +130,8 @@ def reproduce_recipe(
 
 
 def _study_without_data(title: str, command: str, missing: str, out: Path) -> Reproduction:
+    check_no_results(out)
     out.mkdir(parents=True, exist_ok=True)
     text = f"# {title}\n\n**not run**: {NO_DATA}. Run `{command}`.\n"
     write_bytes(out / "ledger.md", text.encode())
     return Reproduction(out / "ledger.md", missing=missing)
-
-
-def _looked_for(recipe: Recipe) -> str:
-    """Where the files of a recipe's dataset were looked for."""
-    try:
-        load_dataset(recipe.dataset, "train", recipe.root, recipe.size)
-    except (FileNotFoundError, ValueError) as error:
-        return str(error)
-    return "the files of its test images are not there"

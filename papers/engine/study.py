@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clearance import Card, Measurement
+from clearance import Card, Measurement, load_dataset
 from clearance.research import (
     Engine,
     Listener,
@@ -33,7 +33,11 @@ NO_DATA = "no data"
 
 
 class NoDataError(FileNotFoundError):
-    """A study's files are missing; raised before any work."""
+    """A study's files are missing; raised before any work. `ledger` is the page that says so, if there is one."""
+
+    def __init__(self, message: str, ledger: Path | None = None) -> None:
+        super().__init__(message)
+        self.ledger = ledger
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,15 @@ def data_if_there(recipe: Recipe) -> RunData | None:
         return build_data(recipe)
     except FileNotFoundError:
         return None
+
+
+def missing_files(recipe: Recipe) -> str:
+    """Where the files of a recipe's dataset were looked for."""
+    try:
+        load_dataset(recipe.dataset, "train", recipe.root, recipe.size)
+    except (FileNotFoundError, ValueError) as error:
+        return str(error)
+    return "the files of its test images are not there"
 
 
 # The same comparison under several conditions, distinguished by a setting in the context of every number.

@@ -1,5 +1,6 @@
 """``python -m papers``: its plan, its mistakes, and what it says where there is no data."""
 
+import json
 import re
 
 import pytest
@@ -87,8 +88,30 @@ def test_without_data_the_status_is_0_and_the_ledger_says_so(run, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "words", [["sato_2019"], ["sato_2019", "--only", "later-cut"], ["wan_2018", "--only", "left-out-class"]]
+)
+def test_results_are_never_replaced_by_a_ledger_without(run, tmp_path, words):
+    out = tmp_path / "out"
+    out.mkdir()
+    kept = {"ledger.json": json.dumps({"runs": [{"seed": 0}]}), "ledger.md": "# Results\n"}
+    for name, text in kept.items():
+        (out / name).write_text(text)
+    status, _, complaint = run(*words, "--dataset", "mnist", "--out", str(out))
+    assert status == 2
+    assert "ledger.json has results, which stay as they are. Correct --root" in complaint
+    assert {name: (out / name).read_text() for name in kept} == kept
+
+
+def test_without_data_a_study_says_that_nothing_was_run(run, tmp_path):
+    status, shown, _ = run("elsayed_2018", "--only", "noise", "--dataset", "mnist")
+    assert status == 0
+    assert "Nothing was run: no data" in shown
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["sato_2019", "--dataset", "mnist", "--root", "nowhere"], "--root must be a folder; got nowhere"),
         (["sato-2018"], "Did you mean 'sato_2019'"),
         (["sato_2019", "--dataset", "cifar-100"], "Did you mean 'cifar100'"),
         (["sato_2019", "--only", "weakneß"], "Did you mean 'weakness'"),

@@ -212,8 +212,8 @@ def test_with_a_root_networks_of_mnist_meet_the_photographs(scaled, root, monkey
 @pytest.mark.parametrize("missing", ["everything", "photographs", "mnist"])
 def test_without_the_files_nothing_is_run_and_the_status_is_0(missing, root, tmp_path, capsys):
     given = tmp_path / "root"
+    given.mkdir()
     if missing != "everything":
-        given.mkdir()
         name = "mnist" if missing == "photographs" else "sign-language-digits"
         (given / name).symlink_to(root / name)
     out = tmp_path / "out"
