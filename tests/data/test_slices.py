@@ -29,13 +29,29 @@ def test_names_are_found_with_the_folder_without_it_and_at_the_end_of_a_path(dat
     path = written(
         tmp_path, "file,site", "bee/3.png,A", "2.png,B", r"old\val\ape\1.png,C", "nowhere.png,D", "1.png,E"
     )
-    assert read_slices(path, data).columns == {"site": ("C", "B", None, "A")}
+    with pytest.warns(UserWarning, match=r"meta\.csv has no line for 1 of 4 images; they are in no slice"):
+        found = read_slices(path, data)
+    assert found.columns == {"site": ("C", "B", None, "A")}
 
 
 def test_empty_cells_have_no_value_and_names_are_in_order_of_value(data, tmp_path):
-    slices = read_slices(written(tmp_path, "file,site,camera", "2.png,,x", "3.png,B,y"), data)
+    lines = ("ape/1.png,,", "2.png,,x", "bee/1.png,,", "3.png,B,y")
+    slices = read_slices(written(tmp_path, "file,site,camera", *lines), data)
     assert slices.columns == {"site": (None, None, None, "B"), "camera": (None, "x", None, "y")}
-    assert slices.named() == [("site=B", [3]), ("camera=x", [1]), ("camera=y", [3])]
+    assert slices.named() == [("site=B", [3], [3]), ("camera=x", [1], [1, 3]), ("camera=y", [3], [1, 3])]
+
+
+def test_images_without_file_names_may_be_numbered(tmp_path):
+    data = gaussian_images(class_count=2, per_class=2)
+    path = written(tmp_path, "row,site", "3,B", "2,B", "1,A", "0,A")
+    assert read_slices(path, data).columns == {"site": ("A", "A", "B", "B")}
+    assert (
+        read_slices(written(tmp_path, "row,site", "5,A", "7,B", "8,B", "9,B"), data).columns["site"][0] == "A"
+    )
+    with pytest.raises(
+        ValueError, match="must have the numbers of the images, 0 to 3, or follow their order"
+    ):
+        read_slices(written(tmp_path, "row,site", "4,B", "3,B", "2,A", "1,A"), data)
 
 
 def test_many_numbers_are_cut_at_their_quartiles(tmp_path):
@@ -58,6 +74,7 @@ def test_many_numbers_are_cut_at_their_quartiles(tmp_path):
         (("file,site, site", "1,2,3"), "different column names"),
         (("file,a,a=b", "2.png,b=c,", "3.png,,c"), "different slices; 'a=b=c' is one of two columns"),
         (("file,site", "3.png"), "2 cells in every line; got 1 in line 2"),
+        (("ape/1.png,A", "2.png,B"), "must name the columns; got 'ape/1.png', the name of an image"),
         (("file,site", "x.png,A"), "the names of the images, such as 'ape/1.png'"),
         (("file,site", "3.png,A", "bee/3.png,B"), "one line for each image; got two for 'bee/3.png'"),
         (("file", "3.png"), "a column besides the first"),

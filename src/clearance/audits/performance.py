@@ -15,6 +15,7 @@ from clearance.data.slices import Slices
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 TOGETHER = "Newcombe 95 %, all {} together"
+Group = tuple[str, Tensor, Tensor]  # its name, which images it has, and among which images they are
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Performance(Audit):
 
     recall of k = images of k that are called k / images of k
     precision of k = images of k that are called k / images that are called k
-    behind = accuracy of all other images - accuracy of these
+    behind = accuracy of the other images - accuracy of these; of a slice, the others that have a value in its column
 
     Measurements, on held-out images, with ``class`` or ``slice`` in the context: ``recall`` and ``accuracy`` (of a
     slice) with 95 % Wilson intervals, over its images; ``precision``, over the images that are called so, and not
@@ -61,8 +62,9 @@ class Performance(Audit):
         """Count by class, then by slice."""
         labels, answers = subject.test.labels.cpu(), subject.test_predictions.cpu()
         right = answers == labels
-        classes = [(name, labels == k) for k, name in enumerate(subject.test.classes)]
-        slices = [(name, _mask(rows, len(right))) for name, rows in self._named(len(right))]
+        everything = torch.ones(len(right), dtype=torch.bool)
+        classes = [(name, labels == k, everything) for k, name in enumerate(subject.test.classes)]
+        slices = list(self._slices(len(right)))
         found = [
             *self._groups("class", "recall", classes, right),
             *self._precisions(subject.test.classes, labels, answers),
@@ -77,30 +79,27 @@ class Performance(Audit):
         ]
         return Findings(tuple(found), tuple(exhibits))
 
-    def _named(self, images: int) -> list[tuple[str, list[int]]]:
-        if self.slices is None:
-            return []
-        for column, values in self.slices.columns.items():
+    def _slices(self, images: int) -> Iterator[Group]:
+        for column, values in {} if self.slices is None else self.slices.columns.items():
             if len(values) != images:
                 raise ValueError(
                     f"`slices` must have a value for each of the {images} held-out images; got {len(values)} in "
                     f"{column!r}. Read them for these images."
                 )
-        return self.slices.named()
+        for group, rows, known in () if self.slices is None else self.slices.named():
+            yield group, _mask(rows, images), _mask(known, images)
 
-    def _groups(
-        self, kind: str, name: str, groups: list[tuple[str, Tensor]], right: Tensor
-    ) -> Iterator[Measurement]:
-        compared = sum(0 < int(mask.sum()) < len(right) for _, mask in groups)
-        for group, mask in groups:
+    def _groups(self, kind: str, name: str, groups: list[Group], right: Tensor) -> Iterator[Measurement]:
+        compared = sum(0 < int(mask.sum()) < int(among.sum()) for _, mask, among in groups)
+        for group, mask, among in groups:
             n, hits = int(mask.sum()), int(right[mask].sum())
             if n == 0:
                 continue
             context: dict[str, Scalar] = {kind: group, "split": "test"}
             yield _share(name, hits, n, context)
-            others = len(right) - n
+            others = int(among.sum()) - n
             if others:
-                behind = (int(right.sum()) - hits, others), (hits, n)
+                behind = (int(right[among].sum()) - hits, others), (hits, n)
                 low, high = difference_interval(*behind, level=1 - 0.05 / compared)
                 yield Measurement(
                     self.name, "behind", behind[0][0] / others - hits / n, "fraction", n, low=low, high=high,
@@ -178,7 +177,7 @@ def _answers(subject: Subject, answers: Tensor, right: Tensor, digest: str) -> E
     return Exhibit(Performance.name, "answers", "per_image", columns, caption, context)
 
 
-def _each(name: str, kind: str, group: tuple[str, Tensor], right: Tensor, digest: str) -> Exhibit:
+def _each(name: str, kind: str, group: Group, right: Tensor, digest: str) -> Exhibit:
     caption = "Which images of this group are right (1) and wrong (0), in their order."
     context: dict[str, Scalar] = {kind: group[0], "split": "test", "images": digest}
     return Exhibit(

@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -26,21 +27,22 @@ class Slices:
         name: Where they come from.
 
     >>> Slices("meta.csv", {"site": ("A", "B", None)}).named()
-    [('site=A', [0]), ('site=B', [1])]
+    [('site=A', [0], [0, 1]), ('site=B', [1], [0, 1])]
     """
 
     name: str
     columns: Mapping[str, Sequence[str | None]]
 
-    def named(self) -> list[tuple[str, list[int]]]:
-        """Every slice as ``column=value``, with the numbers of its images."""
-        found: list[tuple[str, list[int]]] = []
+    def named(self) -> list[tuple[str, list[int], list[int]]]:
+        """Every slice as ``column=value``, with the numbers of its images and of all images with a value there."""
+        found: list[tuple[str, list[int], list[int]]] = []
         for column, values in self.columns.items():
             rows: dict[str, list[int]] = {}
             for row, value in enumerate(values):
                 if value is not None:
                     rows.setdefault(value, []).append(row)
-            found += [(f"{column}={value}", rows[value]) for value in sorted(rows)]
+            known = sorted(row for some in rows.values() for row in some)
+            found += [(f"{column}={value}", rows[value], known) for value in sorted(rows)]
         return found
 
 
@@ -48,8 +50,8 @@ def read_slices(path: str | PathLike[str], data: ImageSet) -> Slices:
     r"""The columns of a CSV file as slices of `data`.
 
     The first line names the columns. The first column has the name of each image's file, as ``cats/1.png`` or, where no
-    two images share it, ``1.png``; where images were not read from files of their own, its content is not read, and the
-    lines are in the order of the images; after a split, a line for each image of the divided set has its number
+    two images share it, ``1.png``; where images were not read from files of their own, it has their numbers from 0, or
+    the lines are in the order of the images; after a split, a line for each image of the divided set has its number
     there. A column of numbers with more than 50 values is cut at its quartiles. A column
     of texts with more than 50 values is left out, and so is an empty cell.
 
@@ -69,7 +71,7 @@ def read_slices(path: str | PathLike[str], data: ImageSet) -> Slices:
     """
     file = Path(path)
     header, lines = read_table(file)
-    places = rows_by_name(file, [line[0] for line in lines], data)
+    places = rows_by_name(file, [line[0] for line in lines], data, header[0])
     columns: dict[str, Sequence[str | None]] = {}
     for number, name in enumerate(header[1:], start=1):
         cells: list[str | None] = [None] * len(data)
@@ -85,10 +87,16 @@ def read_slices(path: str | PathLike[str], data: ImageSet) -> Slices:
             f"{', '.join(map(repr, header[1:])) or 'none'}. Add one, such as the place where an image was taken."
         )
     found = Slices(visible(file.name), columns)
-    names = [name for name, _ in found.named()]
+    names = [name for name, *_ in found.named()]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(
             f"{file} must have different slices; {twice!r} is one of two columns. Rename a column."
+        )
+    if lacking := len(data) - len({place for place in places if place is not None}):
+        warnings.warn(
+            f"{visible(file.name)} has no line for {lacking} of {len(data)} images; they are in no slice.",
+            UserWarning,
+            stacklevel=2,
         )
     return found
 
@@ -117,10 +125,12 @@ def read_table(file: Path) -> tuple[list[str], list[list[str]]]:
     return header, rows[1:]
 
 
-def rows_by_name(file: Path, names: Sequence[str], data: ImageSet) -> list[int | None]:
-    """Which image each line is about; None where it is about none of these."""
+def rows_by_name(
+    file: Path, names: Sequence[str], data: ImageSet, header: str | None = None
+) -> list[int | None]:
+    """Which image each line is about; None where it is about none of these. `header` is above the names."""
     if data.files is None and len(names) == len(data):
-        return list(range(len(data)))
+        return _in_order(file, names)
     if data.files is None and data.numbers is None:
         raise ValueError(
             f"{file} must have a line for each of the {len(data)} images, in their order, because they have "
@@ -128,6 +138,10 @@ def rows_by_name(file: Path, names: Sequence[str], data: ImageSet) -> list[int |
         )
     own = map(str, data.numbers or ()) if data.files is None else data.files.names
     known = {name: place for place, name in enumerate(own)}
+    if header is not None and header in known:
+        raise ValueError(
+            f"the first line of {file} must name the columns; got {header!r}, the name of an image. Add such a line."
+        )
     short: dict[str, int | None] = {}
     for name, place in known.items():
         last = PurePosixPath(name).name
@@ -145,6 +159,19 @@ def rows_by_name(file: Path, names: Sequence[str], data: ImageSet) -> list[int |
             f"{file} must have one line for each image; got two for {data.name_of(twice)!r}. Remove one."
         )
     return found
+
+
+def _in_order(file: Path, names: Sequence[str]) -> list[int | None]:
+    """Line by line; by number, if these are the numbers of all images."""
+    numbers = [int(name) for name in map(str.strip, names) if name.isascii() and name.isdecimal()]
+    if sorted(numbers) == list(range(len(names))):
+        return [*numbers]
+    if len(numbers) == len(names) and numbers != sorted(numbers):
+        raise ValueError(
+            f"the first column of {file} must have the numbers of the images, 0 to {len(names) - 1}, or follow their "
+            "order; got other numbers, out of order. Correct it."
+        )
+    return [*range(len(names))]
 
 
 def _place(name: str, known: Mapping[str, int], short: Mapping[str, int | None]) -> int | None:
