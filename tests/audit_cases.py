@@ -119,7 +119,7 @@ AUDITS = {
     ),
     "set_facts": AuditCase(SetFacts(), {"train_minus_test": 0.0}),
     "common_corruptions": AuditCase(CommonCorruptions(images=30), {"error": 1.0, "mean_error": 1.0}),
-    "preprocessing": AuditCase(PreprocessingMismatch(images=30), {"gain": 0.0}),
+    "preprocessing": AuditCase(PreprocessingMismatch(images=30), {"gain": 0.0, "train_gain": 0.0}),
     "linear_probe": AuditCase(LinearProbe(), {"error": 1 - 1 / 3, "gain": 1 / 3}),
     "confusions": AuditCase(Confusions(), {"worst_share": 0.0}),
     "performance": AuditCase(Performance(), {"recall": 0.0, "behind": 0.0}),

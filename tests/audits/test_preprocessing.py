@@ -1,5 +1,6 @@
 """A network that is fed wrongly is found out by what it gains when fed otherwise, and no other is."""
 
+import dataclasses
 import re
 
 import pytest
@@ -65,6 +66,19 @@ def test_the_remedy_for_the_images_own_numbers_says_them():
     mean, std = re.findall(r"--(?:mean|std) ([\d.]+\d)", columns["remedy"][0])
     assert float(mean) == pytest.approx(float(TRAIN.images.mean()), abs=0.01)
     assert float(std) == pytest.approx(float(TRAIN.images.std()), abs=0.01)
+
+
+def test_test_images_that_alone_are_prepared_otherwise_show_on_the_training_images():
+    model = Classifier(nn.Flatten(), Nearest(lambda x: x))
+    dark = dataclasses.replace(TEST, images=TEST.images / 255)
+    gain, on_train = PreprocessingMismatch()(model, TRAIN, dark).measurements
+    assert (gain.name, on_train.name) == ("gain", "train_gain")
+    assert gain.low > 0.4
+    assert on_train.high < -0.4
+    gain, on_train = PreprocessingMismatch()(
+        Classifier(nn.Flatten(), Nearest(WAYS["values up to 255"])), TRAIN, TEST
+    ).measurements
+    assert on_train.low > 0.4
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,17 @@ def text(finding):
 
 
 class TestInput:
+    def test_what_gains_on_test_alone_is_the_fault_of_test(self):
+        still = measured("preprocessing", "train_gain", -0.01, -0.03, 0.01)
+        finding = by_title(fed(0.5, 0.45, 0.55), still)["Input"]
+        assert (finding.severity, finding.code) == ("problem", "")
+        assert "on the test images, and changes by \u22121.0 points" in text(finding)
+        assert finding.todo.startswith(
+            "Check that the images of test are prepared as those of train are. If they are: Give"
+        )
+        both = measured("preprocessing", "train_gain", 0.5, 0.45, 0.55)
+        assert by_title(fed(0.5, 0.45, 0.55), both)["Input"].code == "--mean 0.5 --std 0.5"
+
     def test_a_clear_gain_is_an_alarm_with_its_remedy(self):
         finding = by_title(fed(0.5, 0.45, 0.55))["Input"]
         assert text(finding) == (

@@ -81,7 +81,16 @@ class SummaryRow:
 RATIO_UNITS = frozenset({"fraction", "seconds", "MiB", "nats", "ratio"})
 # They may fall below zero, and no factor makes sense of them.
 SIGNED = frozenset(
-    {"gap", "gain", "overconfidence", "path_error_rise", "behind", "train_minus_test", "ece_debiased"}
+    {
+        "gap",
+        "gain",
+        "train_gain",
+        "overconfidence",
+        "path_error_rise",
+        "behind",
+        "train_minus_test",
+        "ece_debiased",
+    }
 )
 AMOUNTS = frozenset({"ratio", "nats", "seconds", "MiB", "count"})  # none of these is below zero
 

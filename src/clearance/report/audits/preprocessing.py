@@ -42,6 +42,15 @@ def input_findings(findings: Findings) -> list[Finding]:
     )
     remedy = str(columns["remedy"][0])
     code = " ".join(_OPTIONS.findall(remedy))
+    train = findings.row("mean", AUDIT, "train_gain")
+    if train is not None and train.low is not None and train.low <= 0:
+        said += Markup(" on the test images, and changes by {} on the training images.").format(
+            points_with_ends(train)
+        )
+        todo = f"Check that the images of test are prepared as those of train are. If they are: {remedy}"
+        return [
+            Finding(TITLE, "problem" if gain.low > CLOSE else "warning", said, todo, alone=gain.low > CLOSE)
+        ]
     if gain.low > CLOSE:
         said += Markup(": the network was most likely trained on images prepared in that way.")
         return [Finding(TITLE, "problem", said, f"{remedy} Then audit again.", code, alone=True)]
@@ -76,6 +85,14 @@ PAGE = AuditPage(
             "tried on each half of the images; the rise in accuracy on the other half with the best of them.",
             "Zero or below is right. Clearly above zero, the network gets other inputs than in its training.",
             "Size, crop and interpolation are not tried: zero does not prove that the preprocessing is right.",
+            difference=True,
+        ),
+        "train_gain": Term(
+            "The same on training images",
+            "The rise in accuracy on training images with the way that is best on the test images.",
+            "Near the gain on test images, the network was trained on images prepared in that way. Near or below "
+            "zero, most likely only the test images are prepared so.",
+            "A network that has learned its training images by heart may be right on them in several ways.",
             difference=True,
         ),
     },
