@@ -294,3 +294,22 @@ class TestNormalised:
         given = (torch.rand(4, 3, 2, 2) - self.MEAN) / self.STD
         with pytest.raises(ValueError, match="normalised=True"):
             open_images((given, torch.arange(4) % 2))
+
+
+class Shifted(Table):
+    """Every image is moved at random each time it is read."""
+
+    def __getitem__(self, i):
+        moved = np.roll(BYTES[i], int(torch.randint(1, 5, ())), axis=0)
+        return {**super().__getitem__(i), "image": Image.fromarray(moved)}
+
+
+@pytest.mark.parametrize("given", [Shifted(), Subset(Shifted(), range(6))])
+def test_random_transforms_are_warned_of(given):
+    with pytest.warns(
+        UserWarning, match="is another each time it is read: the Dataset has random transforms"
+    ) as caught:
+        open_images(given)
+    assert caught[0].filename == __file__
+    pairs = [(item["image"], item["label"]) for item in (given[i] for i in range(6))]
+    open_images(pairs)

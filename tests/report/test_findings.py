@@ -88,6 +88,40 @@ def test_accuracy_under_attack_is_said_with_its_radius():
     assert "At 8.00/255, at most 3" in text
 
 
+def test_unknown_images_that_the_network_knows_are_a_problem():
+    def counted(sets, exact):
+        return [
+            measured("duplicates", name, value, n=50, unit="count", sets=sets)
+            for name, value in (("exact_duplicates", exact), ("near_duplicates", 0))
+        ]
+
+    known = report_of(*counted("test in train", 0), *counted("unknown in train or test", 50))
+    assert said(known)["Duplicates"] == "50 of 50 unknown images are also in train or test."
+    others = report_of(*counted("test in train", 0), *counted("unknown in train or test", 0))
+    assert said(others)["Duplicates"].startswith("No test image was found")
+
+
+def test_an_error_far_above_that_on_train_is_said():
+    far = measured("set_facts", "train_minus_test", -0.25, low=-0.3, high=-0.2)
+    assert said(report_of(far))["Sets"].startswith(
+        "The error on test is above that on train: the difference is"
+    )
+    near = measured("set_facts", "train_minus_test", -0.05, low=-0.08, high=-0.02)
+    assert said(report_of(near))["Sets"].startswith("Files, sizes, colours")
+
+
+def test_a_last_layer_is_blamed_after_the_input():
+    gain = measured("linear_probe", "gain", 0.3, low=0.25, high=0.35)
+    fed = measured("preprocessing", "gain", 0.0, low=-0.01, high=0.01)
+    for more, start in (([], "First rule out that the input is wrong"), ([fed], "Retrain the last layer")):
+        (found,) = [
+            one
+            for one in all_findings(Findings(with_summaries(report_of(gain, *more)), "animals"))
+            if one.title == "Linear probe"
+        ]
+        assert found.todo.startswith(start)
+
+
 @pytest.mark.parametrize(
     ("share", "alarms", "severity", "end"),
     [
@@ -162,6 +196,12 @@ class TestLabelCost:
         assert text.startswith(
             "A new last layer, trained on up to 1,000 of the training images, stays more than two points behind the "
             "network's own; with 10 it"
+        )
+
+    def test_a_network_whose_own_last_layer_is_worse_is_no_measure(self):
+        text = said(report_of(*PAIRS, *gaps(n30=0.01, n1000=-0.15)))["Label cost"]
+        assert text == (
+            "A new last layer, trained on 1,000 of the training images, changes the error by \u221215.0 points."
         )
 
     def test_the_fewest_are_enough(self):

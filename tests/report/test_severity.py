@@ -208,7 +208,7 @@ def test_the_page_to_share_names_no_file_that_it_was_parted_from():
         for some in (report, without_images(report))
     )
     in_python = "in Python card.table('label_suspects', 'suspects')."
-    start = "Look at them, surest first, and correct the labels. The list: "
+    start = "Look at them, surest first, and correct those that are wrong. The list: "
     assert re.fullmatch(rf"{start}on the page, in \S+csv beside it, or {re.escape(in_python)}", str(own))
     assert str(shared) == start + in_python
 

@@ -263,8 +263,8 @@ def _cleanlab() -> Any:
         from cleanlab.filter import find_label_issues
     except ImportError as error:
         raise ImportError(
-            "audit 'label_suspects' needs cleanlab, which is not installed; pip install 'torch-clearance[labels]', or "
-            "leave the audit out."
+            "audit 'label_suspects' needs cleanlab, which is not installed; pip install cleanlab, or leave the "
+            "audit out."
         ) from error
     return find_label_issues
 

@@ -45,10 +45,10 @@ class PreprocessingMismatch(Audit):
     Clearly above 0, the model is most likely fed with something else than it was trained on, and no other number
     says anything about it. At or below 0 none of these ways is better, which proves nothing about others.
 
-    Measurements ``gain``, and ``train_gain``, what the way that is best on the test images gains on training images: near
-    or below 0, most likely only the test images are prepared otherwise. Both have the adjusted Wald 95 % interval of
-    paired differences. The exhibit names the ways with the share of right images, the best first, then the others in the
-    order tried, the present one last.
+    Measurements ``gain``, and ``train_gain``, what the way that is best on the test images gains on training images:
+    near or below 0, most likely only the test images are prepared otherwise. Both have the adjusted Wald 95 % interval
+    of paired differences. The exhibit names the ways with the share of right images, the best first, then the others in
+    the order tried, the present one last.
 
     Args:
         images: At most; a class-balanced choice by the seed where there are more.
@@ -83,8 +83,8 @@ class PreprocessingMismatch(Audit):
         for chosen_on, measured_on in ((half, ~half), (~half, half)):
             best = int(right[:-1, chosen_on].sum(dim=1).argmax())
             gained[measured_on] = (right[best] - right[-1])[measured_on]
-        best = ways[int(right[:-1].sum(dim=1).argmax())]
-        otherwise, as_fed = (right_when(subject.model, known, way).double() for way in (best, None))
+        chosen = ways[int(right[:-1].sum(dim=1).argmax())]
+        otherwise, as_fed = (right_when(subject.model, known, way).double() for way in (chosen, None))
         found = (self._gain("gain", gained), self._gain("train_gain", otherwise - as_fed))
         return Findings(found, (self._named(ways, right.mean(dim=1)),))
 

@@ -1,5 +1,6 @@
 """Other data as an ImageSet: tensors, Datasets, loaders, Hugging Face datasets, folders, archives."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -31,6 +32,7 @@ from clearance.data.stored import StoredImageSet, while_used, write_pixels
 
 _IMAGES = ("image", "img", "images", "pixel_values", "x")
 _LABELS = ("label", "labels", "fine_label", "class", "target", "y")
+_READ_TWICE = 16  # items; a flip of half of the images then shows in all but 1 of 65,536 sets
 _ROUNDING = 0.02  # 255ths: what normalising and undoing it in float32 may leave
 _GREY = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's mode "L"
 
@@ -57,8 +59,8 @@ def open_images(
       order.
 
     Class names are those of the Dataset (`classes`, or the `features` of a Hugging Face dataset), also behind a
-    Subset, as ``random_split`` gives them; else "0", "1", ... Random transforms of a Dataset are applied once: leave
-    them out of training images and use ImageSet.augmented.
+    Subset, as ``random_split`` gives them; else "0", "1", ... Random transforms of a Dataset are applied once, and a
+    warning says so: leave them out, and train with ImageSet.augmented.
 
     Items are read one at a time into a temporary file, which is deleted with the set, or at once if all fit into
     memory.
@@ -93,6 +95,7 @@ def open_images(
             data[0] if normalised is None else unnormalised(data[0], *normalised), data[1], like
         )
     else:
+        _warn_of_random_transforms(data, how)
         items, classes = _items(data)
         if normalised is not None:
             items = ((unnormalised(image, *normalised), label) for image, label in items)
@@ -319,6 +322,27 @@ def _read(
         return StoredImageSet(store, found, classes, partial=partial)
 
     return while_used(kept)
+
+
+def _warn_of_random_transforms(data: Any, how: Preprocessing) -> None:
+    """Warn if some items of a Dataset, or of a loader's, are another image when they are read again."""
+    items = data if hasattr(data, "__getitem__") else getattr(data, "dataset", None)
+    if not (isinstance(items, Sized) and hasattr(items, "__getitem__")) or isinstance(items, Mapping):
+        return
+    columns = _columns_of(items)
+    for place in np.linspace(0, len(items) - 1, min(_READ_TWICE, len(items))).astype(int).tolist():
+        try:
+            once, again = (_one(_pair_of(items[place], columns, place)[0], how, place) for _ in range(2))
+        except ValueError:  # what is wrong with it is said when all are read
+            return
+        if not np.array_equal(once, again, equal_nan=True):
+            warnings.warn(
+                f"image {place} is another each time it is read: the Dataset has random transforms. Leave them out: "
+                "errors are then those of changed images, and test images that are also training images are not found.",
+                UserWarning,
+                stacklevel=3,
+            )
+            return
 
 
 def _pixels(

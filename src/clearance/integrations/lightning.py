@@ -16,7 +16,7 @@ from clearance.training import FOCA
 try:
     from lightning.pytorch import Callback
 except ImportError as error:
-    raise ImportError("this needs Lightning: pip install 'torch-clearance[lightning]'.") from error
+    raise ImportError("this needs Lightning: pip install lightning.") from error
 
 
 class TrainsClassifier:

@@ -14,7 +14,7 @@ from clearance.experiments.engines import LostError, TaskError, outcome_of, valu
 try:
     import ray
 except ImportError as error:
-    raise ImportError("this needs Ray: pip install 'torch-clearance[ray]'.") from error
+    raise ImportError("this needs Ray: pip install 'ray[client]'.") from error
 
 
 class RayEngine(Executor):

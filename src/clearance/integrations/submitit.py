@@ -15,7 +15,7 @@ try:
     import submitit
     from submitit.core.utils import UncompletedJobError
 except ImportError as error:
-    raise ImportError("this needs submitit: pip install 'torch-clearance[slurm]'.") from error
+    raise ImportError("this needs submitit: pip install submitit.") from error
 
 SECONDS_BETWEEN_LOOKS = 1.0
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]

@@ -14,7 +14,7 @@ from clearance.training import FOCA
 try:
     from transformers import TrainerCallback
 except ImportError as error:
-    raise ImportError("this needs transformers: pip install 'torch-clearance[transformers]'.") from error
+    raise ImportError("this needs transformers: pip install transformers accelerate.") from error
 
 _SLACK = 0.01  # rounding of pixels, on both sides of [0, 1]
 

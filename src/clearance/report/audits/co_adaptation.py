@@ -228,6 +228,11 @@ def _label_cost(findings: Findings) -> list[Finding]:
     if findings.images is not None and findings.images * CLOSE < 1:
         said = Markup("{} test images are too few: each counts for more than two points.")
         return [Finding(title, "information", said.format(data(findings.images, "count")))]
+    best = min(gaps, key=lambda n: gaps[n].value)
+    if gaps[best].value < -CLOSE and not outdone(findings):  # no measure of other last layers
+        said = Markup("A new last layer, trained on {} of the training images, changes the error by {}.")
+        todo = "The network's own can be better: train longer, or retrain it."
+        return [Finding(title, "warning", said.format(data(best, "count"), points(gaps[best].value)), todo)]
     fewest = min(gaps)
     enough = next((n for n in sorted(gaps) if gaps[n].value <= CLOSE), None)
     lost = Markup("with {} it loses {}{}").format(

@@ -32,7 +32,7 @@ def duplicates_findings(findings: Findings) -> list[Finding]:
     files = f"The list: {table_of(findings, AUDIT, AUDIT)}"
     both = int(exact.value + near.value)
     if both == 0:
-        return [_within(findings, files)]
+        return [_known(findings, files) or _within(findings, files)]
     share = both / exact.n if exact.n else 0.0
     said = Markup("{} of {} test images ({}) are also training images: {} pixel for pixel, {} nearly.").format(
         data(both, "count"), data(exact.n, "count"), data(share, "fraction"),
@@ -49,6 +49,19 @@ def _accuracy(findings: Findings) -> Markup:
     if every is None or rest is None:
         return Markup(" No test image is left without them.")
     return Markup(" The error is {} with them and {} without.").format(with_ends(every), with_ends(rest))
+
+
+def _known(findings: Findings, files: str) -> Finding | None:
+    """What is said where unknown images are those that the network was trained on, or tested with."""
+    counts = _counts(findings, "unknown in train or test")
+    if counts is None or (both := counts[0].value + counts[1].value) < LEAK * (counts[0].n or 1) or not both:
+        return None
+    said = Markup("{} of {} unknown images are also in train or test.").format(
+        data(both, "count"), data(counts[0].n, "count")
+    )
+    return Finding(
+        "Duplicates", "problem", said, f"Give unknown images that are neither, then audit again. {files}."
+    )
 
 
 def _within(findings: Findings, files: str) -> Finding:

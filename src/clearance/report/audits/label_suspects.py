@@ -29,7 +29,8 @@ def labels_findings(findings: Findings) -> list[Finding]:
     sure = {split: findings.row("mean", AUDIT, "sure", split=split) for split in ("train", "test")}
     if pair is None:
         return []
-    todo = f"Look at them, surest first, and correct the labels. The list: {table_of(findings, AUDIT, 'suspects')}."
+    listed = table_of(findings, AUDIT, "suspects")
+    todo = f"Look at them, surest first, and correct those that are wrong. The list: {listed}."
     shown = [
         Gallery("The surest suspects", _shots(record)[:ON_FIRST_SCREEN], folded=True)
         for record in firsts(findings, AUDIT, "pictures").values()

@@ -25,6 +25,8 @@ def _refit(findings: Findings) -> list[Finding]:
         if input_in_doubt(findings):
             return [Finding(title, "information", said, "Fix the input first.")]
         todo = "Retrain the last layer before you deploy."
+        if findings.row("mean", "preprocessing", "gain") is None:
+            todo = f"First rule out that the input is wrong (the audit preprocessing). {todo}"
         return [Finding(title, "problem" if outdone(findings) else "warning", said, todo)]
     outcome = "lowers the accuracy" if row.high < 0 else "gives no significant gain"
     return [Finding(title, "fine", Markup("A new last layer (linear probe) {}: {}.").format(outcome, gain))]

@@ -13,6 +13,7 @@ from clearance.report.tables import of_exhibit
 AUDIT = "set_facts"
 IMBALANCED = 10  # times: from here on it is said
 LOST = 0.01  # share of files that cannot be read from which on it is an alarm
+MEMORISED = 0.1  # by which the error on test is above that on train, from which on it is said
 LINES = 20
 WORDS = {
     "empty_classes": "classes of {} have no image",
@@ -44,6 +45,12 @@ def sets_findings(findings: Findings) -> list[Finding]:
             "train."
         )
         return [Finding("Sets", "problem", above + said, todo)]
+    if difference.high is not None and difference.high < -MEMORISED:
+        below = Markup("The error on test is above that on train: the difference is {}. ").format(
+            points_with_ends(difference)
+        )
+        todo = "If test images matter more: more training images, augmentation or weight decay."
+        return [Finding("Sets", "problem" if _many_lost(findings) else "information", below + said, todo)]
     if not parts:
         said = Markup("Files, sizes, colours and class sizes of train and test are ordinary.")
         return [Finding("Sets", "fine", said)]
