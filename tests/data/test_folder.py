@@ -508,3 +508,10 @@ def test_a_full_disk_under_the_cache_does_not_matter(pets, monkeypatch, folder):
     assert not list((pets.parent / "cache").glob("*.json"))
     monkeypatch.undo()
     assert torch.equal(opened(pets).images, expected)
+
+
+def test_a_folder_above_the_sets_is_refused_with_the_one_that_is_meant(pets):
+    (pets.parent / "all").mkdir()
+    pets.rename(pets.parent / "all" / "train")
+    with pytest.raises(ValueError, match=r"which holds train\. Name that folder: folder:.*all/train"):
+        opened(pets.parent / "all")

@@ -1,6 +1,7 @@
 """The exported reader gives, with torch alone, what the audit measured: classes, calibrated confidence, rejection."""
 
 import ast
+import copy
 import importlib.util
 import json
 import sys
@@ -53,6 +54,30 @@ def reader(folder):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.Deployed
+
+
+class InADictionary(torch.nn.Module):
+    """A network in half precision whose logits are one of several outputs."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, images):
+        return {"logits": self.module(images)}
+
+
+def test_it_reads_dictionaries_and_half_precision(exported):
+    module, subject, _, folder = exported
+    images = subject.test.images[:20]
+    found = [name for name, *_ in reader(folder)(module, folder)(images)]
+    kept = json.loads((folder / "deploy.json").read_text())
+    other = copy.deepcopy(module)
+    (folder.parent / "other").mkdir()
+    settings = {key: value for key, value in kept.items() if key != "threshold"}
+    (folder.parent / "other" / "deploy.json").write_text(json.dumps(settings))
+    answered = reader(folder)(InADictionary(other).bfloat16(), folder.parent / "other")(images)
+    assert sum(name == one for (name, *_), one in zip(answered, found, strict=True)) >= 19
 
 
 def test_it_needs_torch_alone(exported):

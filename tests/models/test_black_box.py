@@ -117,6 +117,12 @@ def test_its_audit_has_the_same_numbers_and_names_what_could_not_be_asked(sets, 
         cl.audit(model, train=train, test=test, audits=["linear_probe"])
 
 
+def test_random_answers_are_warned_of(sets):
+    module = nn.Sequential(linear(), nn.Dropout(0.5))
+    with pytest.warns(UserWarning, match="gives other logits when it is asked again"):
+        black_box(lambda images: module.train()(images), example=sets[1].images[:4], verbose=False)
+
+
 def test_its_logits_are_not_taken_for_features(sets):
     train, test = sets
     model = black_box(linear(), example=test.images[:4], verbose=False)

@@ -22,7 +22,7 @@ class Deployed:
         """For each image its class, its probability, whether it is like the training images (None: no threshold)."""
         self.usual = [None] * len(images)
         mean, std = torch.tensor([self.kept["mean"], self.kept["std"]], device=images.device)[..., None, None]
-        found = self.model((images - mean) / std)
-        best = (getattr(found, "logits", found) / self.kept.get("temperature", 1)).softmax(1).max(1)
-        names = [self.kept["classes"][k] for k in best.indices]
-        return list(zip(names, best.values.tolist(), self.usual, strict=True))
+        found = self.model(((images - mean) / std).to(next(self.model.parameters(), images).dtype))
+        found = found["logits"] if isinstance(found, dict) else getattr(found, "logits", found)
+        best = (found.float() / self.kept.get("temperature", 1)).softmax(1).max(1)
+        return list(zip([self.kept["classes"][k] for k in best.indices], best.values.tolist(), self.usual, strict=True))

@@ -54,7 +54,13 @@ def load_run(run_dir: str | Path) -> SavedRun:
             alike = sorted(path.parent.name for path in folder.parent.glob(f"{folder.name}*/{FACTS}"))
             hint = f" There is {', '.join(alike)}." if alike else " For your own network give MODULE:NAME."
         got = f"one without {FACTS}" if folder.is_dir() else "a file" if folder.is_file() else "no folder"
-        if folder.is_file():
+        if folder.is_dir() and not near and (nearer := sorted(folder.glob(f"*/*/{FACTS}"))):
+            hint = f" Its runs are in {nearer[0].parent.parent}; name one of them."
+        if (folder / "config.json").exists():
+            hint = f" If it was written by save_pretrained: hf:{folder}."
+        if folder.suffix == ".onnx":
+            hint = " For ONNX write a function of images that runs it, and give FILE.py:NAME --black-box."
+        elif folder.is_file():
             hint = f" If it contains weights, also name what builds the network: MODULE:NAME --weights {folder.name}."
         raise FileNotFoundError(f"{folder} must be the directory of a finished run; got {got}.{hint}")
     weights, _ = read_result(folder)

@@ -79,6 +79,13 @@ def boxed(
     model.training = answers.training
     with evaluating(model):
         logits = _first(model, example)
+        if not torch.allclose(_first(model, example), logits, rtol=1e-3, atol=1e-3):
+            warnings.warn(
+                "the black box gives other logits when it is asked again; every number is of one answer. Turn off what "
+                "is random, such as dropout.",
+                UserWarning,
+                stacklevel=3,
+            )
         rows = logits.double().sum(dim=1)
         answers.probabilities = bool((logits >= 0).all() and ((rows - 1).abs() < _ROUNDING).all())
     answers.gradients = _has_gradients(model, example)

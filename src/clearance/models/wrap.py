@@ -574,7 +574,8 @@ def _unfit_head(name: str, logits: Any, output: Tensor, rivals: Sequence[str]) -
     for word, function in _AFTER_HEAD.items():
         if torch.allclose(function(logits), output, atol=1e-6):
             return ValueError(
-                f"{word} after the head {name!r}: audit logits, not probabilities; remove it from the module."
+                f"{word} after the head {name!r}: audit logits, not probabilities; remove it from the module. "
+                f"{_BLACK_BOX}"
             )
     if rivals:
         return ValueError(
