@@ -194,10 +194,16 @@ def runs_at(out: str) -> "Path | RemoteRuns":
 def split_names(text: str | None) -> tuple[str, ...]:
     """Names separated by commas.
 
+    Raises:
+        ValueError: If one is there twice.
+
     >>> split_names("plain, foca")
     ('plain', 'foca')
     """
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"a name must be given once; got {twice!r} twice in {text!r}.")
+    return names
 
 
 def whole_numbers(option: str, text: str) -> tuple[int, ...]:
