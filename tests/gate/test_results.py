@@ -50,6 +50,16 @@ def test_a_gain_never_fails_a_drop():
     assert result_of(now, last, "accuracy changes 1pt").status is GateStatus.FAIL
 
 
+@pytest.mark.parametrize(
+    ("text", "noted"),
+    [("accuracy rises 1pt", True), ("error drops 1pt", True), ("accuracy drops 1pt", False), ("error rises 1pt", False),
+     ("accuracy changes 1pt", False)],
+)  # fmt: skip
+def test_a_tolerance_that_fails_only_better_models_says_so(text, noted):
+    found = result_of(of_images(wrong(100)), of_images(wrong(100)), text)
+    assert ("this fails only where the number gets better" in str(found)) is noted
+
+
 def test_shares_are_of_the_older_number():
     last, now = of_images(wrong(100)), of_images(wrong(180))  # 0.90 -> 0.82 is 8.9 % less
     assert result_of(now, last, "accuracy drops 5%").status is GateStatus.FAIL

@@ -25,4 +25,8 @@ class Deployed:
         found = self.model(((images - mean) / std).to(next(self.model.parameters(), images).dtype))
         found = found["logits"] if isinstance(found, dict) else getattr(found, "logits", found)
         best = (found.float() / self.kept.get("temperature", 1)).softmax(1).max(1)
-        return list(zip([self.kept["classes"][k] for k in best.indices], best.values.tolist(), self.usual, strict=True))
+        return list(
+            zip(
+                [self.kept["classes"][k] for k in best.indices], best.values.tolist(), self.usual, strict=True
+            )
+        )

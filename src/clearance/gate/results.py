@@ -14,7 +14,7 @@ from clearance.gate.tolerance import Quantity, Tolerance
 from clearance.records.record import settings
 from clearance.records.store import Report
 from clearance.records.summary import Z_95, adjusted_wald, compare_seeds
-from clearance.vocabulary import Exhibit
+from clearance.vocabulary import Better, Exhibit
 
 DRAWS = 4000
 LEVEL = 0.95
@@ -120,6 +120,7 @@ class Values:
         without_number: What of it is NaN, in words.
         context: The settings that it was measured with.
         missing: Which exhibits of the report could not be read, in words.
+        better: Which direction of the quantity is.
     """
 
     seeds: Mapping[int, float]
@@ -130,6 +131,7 @@ class Values:
     without_number: str = ""
     context: Mapping[str, Any] = field(default_factory=dict)
     missing: str = ""
+    better: Better = "neither"
 
 
 def values_of(report: Report, quantity: Quantity, method: str | None = None) -> Values:
@@ -167,7 +169,13 @@ def values_of(report: Report, quantity: Quantity, method: str | None = None) -> 
         _without_number([one.value for _, one in found], [shown.columns["value"] for _, shown in kept]),
         dict(settings(found[0][1].context)) if found else {},
         report.missing,
+        _better(found[0][1].better, mirrored=quantity.mirrored) if found else "neither",
     )
+
+
+def _better(direction: Better, *, mirrored: bool) -> Better:
+    other: dict[Better, Better] = {"higher": "lower", "lower": "higher"}
+    return other.get(direction, direction) if mirrored else direction
 
 
 def _without_number(values: Sequence[float], columns: Sequence[Sequence[Any]]) -> str:
@@ -258,6 +266,7 @@ class GateResult:
         over: What the interval is over, in words.
         reason: Why nothing could be measured.
         unit: Of both numbers.
+        only_better: Whether it fails only where the number gets better, which is rarely meant.
     """
 
     tolerance: Tolerance
@@ -269,6 +278,7 @@ class GateResult:
     over: str = ""
     reason: str = ""
     unit: str = ""
+    only_better: bool = False
 
     @property
     def numbers(self) -> str:
@@ -291,7 +301,8 @@ class GateResult:
         if self.status is GateStatus.UNMEASURED:
             return f"{said} ({self.reason})"
         doubt = f"; {self.doubt}" if self.doubt else ""
-        return f"{said}; {self.numbers}, change {self.changed} (95 %, {self.over}){doubt}"
+        note = "; this fails only where the number gets better" if self.only_better else ""
+        return f"{said}; {self.numbers}, change {self.changed} (95 %, {self.over}){doubt}{note}"
 
     @property
     def doubt(self) -> str:
@@ -331,15 +342,12 @@ def check(
         ValueError: If a tolerance or a report does not say which number is meant, or the numbers of single images do
             not give that number.
     """
-    found = [
-        _result(
-            tolerance,
-            _read("older", last, tolerance.quantity, method),
-            _read("newer", now, tolerance.quantity, method),
-            level,
-        )
-        for tolerance in tolerances
-    ]
+    found = []
+    for tolerance in tolerances:
+        before = _read("older", last, tolerance.quantity, method)
+        after = _read("newer", now, tolerance.quantity, method)
+        only_better = (before.better, tolerance.direction) in (("higher", "rises"), ("lower", "drops"))
+        found.append(replace(_result(tolerance, before, after, level), only_better=only_better))
     if inconclusive == "pass":
         return found
     return [replace(each, status=GateStatus.FAIL) if each.doubt else each for each in found]
