@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -13,6 +14,7 @@ import pytest
 
 import papers.__main__ as of_papers
 from clearance.cli import __main__ as command
+from clearance.cli._ending import one_line_errors
 from clearance.cli.audit import AuditCommand
 from clearance.report import Card
 from cli.terminal import run
@@ -53,6 +55,17 @@ def test_also_of_the_papers(monkeypatch, capsys):
         of_papers.main(["list"])
     assert ended.value.code == DEFECT
     assert "papers: this is a defect" in capsys.readouterr().err
+
+
+def test_a_warning_is_a_line_too():
+    with one_line_errors("clearance"):
+        assert (
+            warnings.formatwarning("of two\nlines", UserWarning, "x.py", 1)
+            == "clearance: warning: of two lines\n"
+        )
+    assert warnings.formatwarning("outside", UserWarning, "x.py", 1).startswith(
+        "x.py:1: UserWarning: outside"
+    )
 
 
 def test_also_where_a_package_is_missing(tmp_path):

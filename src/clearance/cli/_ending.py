@@ -5,6 +5,7 @@ import io
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ _SPELT = {
 
 @contextmanager
 def one_line_errors(program: str, *, resumes: bool = False) -> Iterator[None]:
-    """Turn errors that users can fix into one line, and all others into the status `DEFECT`.
+    """Turn errors that users can fix into one line, warnings too, and all other errors into the status `DEFECT`.
 
     Letters that the streams' encoding does not have are spelt or escaped, so that no output fails for them.
 
@@ -37,6 +38,16 @@ def one_line_errors(program: str, *, resumes: bool = False) -> Iterator[None]:
     """
     _open_what_is_closed()
     _spell_unknown_letters()
+    in_full = warnings.formatwarning
+
+    def in_a_line(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        if not issubclass(category, UserWarning):
+            return in_full(message, category, filename, lineno, line)
+        return f"{program}: warning: {visible(' '.join(str(message).splitlines()))}\n"
+
+    warnings.formatwarning = in_a_line
     try:
         yield
     except (ValueError, OSError) as error:
@@ -51,6 +62,8 @@ def one_line_errors(program: str, *, resumes: bool = False) -> Iterator[None]:
             f"{traceback.format_exc()}{program}: this is a defect; please report the lines above.\n"
         )
         sys.exit(DEFECT)
+    finally:
+        warnings.formatwarning = in_full
 
 
 def _open_what_is_closed() -> None:
