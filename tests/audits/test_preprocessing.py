@@ -73,11 +73,14 @@ def test_test_images_that_alone_are_prepared_otherwise_show_on_the_training_imag
     dark = dataclasses.replace(TEST, images=TEST.images / 255)
     gain, on_train = PreprocessingMismatch()(model, TRAIN, dark).measurements
     assert (gain.name, on_train.name) == ("gain", "train_gain")
+    assert gain.low is not None
     assert gain.low > 0.4
+    assert on_train.high is not None
     assert on_train.high < -0.4
     gain, on_train = PreprocessingMismatch()(
         Classifier(nn.Flatten(), Nearest(WAYS["values up to 255"])), TRAIN, TEST
     ).measurements
+    assert on_train.low is not None
     assert on_train.low > 0.4
 
 

@@ -60,7 +60,7 @@ def test_unknown_images_need_enough_test_images(compared, home, tmp_path):
     """A run takes them, too; its 15 test images are too few to choose a threshold on."""
     status, _, complaint = run("audit", str(saved_run(home)), "--unknown", "digits", "--out", str(tmp_path))
     assert status == 2
-    assert "`test` must have at least 38 images" in complaint
+    assert "`test` must have at least 19 images for a threshold" in complaint
     assert complaint.count("\n") == 1
 
 

@@ -114,7 +114,11 @@ class TestPlainDigits:
         outside = [word.replace("outside.pt", "inside.pt") for word in documented(self.OUTSIDE)]
         reports = [audited(words, tmp_path / name)[2] for name, words in (("in", inside), ("out", outside))]
         assert error(reports[0]) == error(reports[1])
-        ours, theirs = ([row["value"] for row in report["measurements"]] for report in reports)
+        ours, theirs = (
+            # which ways are other than its own depends on where it normalises
+            [row["value"] for row in report["measurements"] if row["audit"] != "preprocessing"]
+            for report in reports
+        )
         # a new last layer is trained on features that differ by rounding
         assert ours == pytest.approx(theirs, rel=1e-3, abs=0.005)
 

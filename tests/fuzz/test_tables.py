@@ -58,7 +58,7 @@ def place(tmp_path_factory):
 def test_tables_of_slices_and_splits(place, content):
     (place / "meta.csv").write_bytes(content)
     with one_line("meta.csv"):
-        for _, rows in read_slices(place / "meta.csv", NAMED).named():
+        for _, rows, _ in read_slices(place / "meta.csv", NAMED).named():
             assert set(rows) <= set(range(4))
     with one_line("meta.csv"):
         train, test = read_split(place / "meta.csv", NAMED)

@@ -24,9 +24,5 @@ class Deployed:
         mean, std = torch.tensor([self.kept["mean"], self.kept["std"]], device=images.device)[..., None, None]
         found = self.model(((images - mean) / std).to(next(self.model.parameters(), images).dtype))
         found = found["logits"] if isinstance(found, dict) else getattr(found, "logits", found)
-        best = (found.float() / self.kept.get("temperature", 1)).softmax(1).max(1)
-        return list(
-            zip(
-                [self.kept["classes"][k] for k in best.indices], best.values.tolist(), self.usual, strict=True
-            )
-        )
+        share, classes = (found.float() / self.kept.get("temperature", 1)).softmax(1).max(1)
+        return list(zip([self.kept["classes"][k] for k in classes], share.tolist(), self.usual, strict=True))
