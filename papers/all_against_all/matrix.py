@@ -35,7 +35,7 @@ from clearance.research import (
     search_settings,
     to_tree,
 )
-from papers.engine.kept import RUNS, Kept, findings_in, run_kept
+from papers.engine.kept import RUNS, Kept, findings_in, key_of, run_kept
 
 HERE = Path(__file__).parent
 PLANS = {"digits": "digits", "mnist": "mnist", "fashion-mnist": "mnist"}
@@ -200,31 +200,44 @@ class Work:
 
         Then as often in a new process, whose memory is kept.
         """
-        turns = [(turn, method) for turn in range(ROUNDS) for method in self.matrix.methods]
-        for turn, method in turns:
-            if (plan := self._bare(method)) is not None and (
-                key := f"{method}, {turn}"
-            ) not in self._times.found:
+        keys = self._cost_keys()
+        for (_, method), key in keys.items():
+            if (plan := self._bare(method)) is not None and key not in self._times.found:
                 data = build_data(plan.recipe)
                 began = time.process_time()
                 with one_thread():
                     run_grid([plan], data, None, None)
-                self._times.add(key, {"method": method, "seconds": time.process_time() - began})
-        for turn, method in turns:
-            if (plan := self._bare(method)) is not None and (
-                key := f"{method}, {turn}"
-            ) not in self._memory.found:
+                self._times.add(key, {"seconds": time.process_time() - began})
+        for (_, method), key in keys.items():
+            if (plan := self._bare(method)) is not None and key not in self._memory.found:
                 (found,) = run_grid([plan], build_data(plan.recipe), None, 1)
                 added = next(one.measurement for one in found.records if one.measurement.name == "memory")
-                self._memory.add(key, {"method": method, "MiB": added.value})
+                self._memory.add(key, {"MiB": added.value})
 
     def times(self) -> dict[str, float]:
         """The least processor time of a training run of each method, in seconds."""
-        return _least(self._times, "seconds")
+        return self._least(self._times, "seconds")
 
     def memory(self) -> dict[str, float]:
         """The least that a training run of each method adds to a new process at its peak, in MiB."""
-        return _least(self._memory, "MiB")
+        return self._least(self._memory, "MiB")
+
+    def _least(self, kept: Kept, value: str) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for (_, method), key in self._cost_keys().items():
+            if key in kept.found:
+                found[method] = min(kept.found[key][value], found.get(method, math.inf))
+        return found
+
+    def _cost_keys(self) -> dict[tuple[int, str], str]:
+        """By turn and method; they change with any method's settings, as costs are compared within one measurement."""
+        plans = [self._bare(one) for one in self.matrix.methods]
+        settings = identifier([plan and key_of(plan) for plan in plans])
+        return {
+            (turn, method): f"{method}, {turn}, {settings}"
+            for turn in range(ROUNDS)
+            for method in self.matrix.methods
+        }
 
     def _bare(self, method: str) -> RunPlan | None:
         """Its first run without audits; None before the search."""
@@ -242,13 +255,6 @@ class Work:
             "root": None,
         }
         return f"{method}, {identifier([settings, self.matrix.factors])}"
-
-
-def _least(kept: Kept, value: str) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for row in kept.found.values():
-        found[row["method"]] = min(row[value], found.get(row["method"], math.inf))
-    return found
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,8 @@ def test_costs_are_measured_once_and_stand_first(finished, tmp_path, monkeypatch
     again = Work(small_plan(), folder)
     again.measure_cost()
     assert again.memory()["plain"] > 0
+    other = Work(dataclasses.replace(small_plan(), longer={"plain": 2}), folder)
+    assert (other.times(), other.memory()) == ({}, {}), "measured with other settings"
 
 
 def test_before_anything_is_run_the_page_has_no_numbers(tmp_path):
