@@ -58,8 +58,9 @@ def page(folder: Path) -> str:
         "zero; one in twenty cells without a difference is marked by chance.",
         _table(work),
         "\n".join(f"- **{one.title}**: {one.words}" for one in QUESTIONS),
-        f"Time and memory are in units of plain training's, each the less of {ROUNDS} training runs of a method: "
-        "processor time of one thread, and what training adds to a new process at its peak.",
+        f"Time and memory are in units of plain training's, each the least of a method's training runs: the processor "
+        f"time of one thread, of {ROUNDS['seconds']}, and what training adds to a new process at its peak, of "
+        f"{ROUNDS['MiB']}.",
         "## Who is best",
         "The lowest mean (or the highest, where that is better), and the methods that are not significantly worse over "
         "seeds, after Holm's adjustment for all comparisons with it. Methods with a run that collapsed or diverged are "
