@@ -304,6 +304,21 @@ class Shifted(Table):
         return {**super().__getitem__(i), "image": Image.fromarray(moved)}
 
 
+class Normalised(Shifted):
+    """The same, and then normalised: its values are no pixels."""
+
+    def __getitem__(self, i):
+        item = super().__getitem__(i)
+        return {**item, "image": torch.from_numpy(np.array(item["image"])).permute(2, 0, 1) / 127.5 - 1}
+
+
+def test_random_transforms_before_a_normalisation_are_warned_of_too():
+    half = torch.tensor(0.5)
+    for given in (Normalised(), DataLoader(Normalised(), batch_size=4)):
+        with pytest.warns(UserWarning, match="the Dataset has random transforms"):
+            open_images(given, normalised=(half, half))
+
+
 @pytest.mark.parametrize("given", [Shifted(), Subset(Shifted(), range(6))])
 def test_random_transforms_are_warned_of(given):
     with pytest.warns(

@@ -95,7 +95,7 @@ def open_images(
             data[0] if normalised is None else unnormalised(data[0], *normalised), data[1], like
         )
     else:
-        _warn_of_random_transforms(data, how)
+        _warn_of_random_transforms(data)
         items, classes = _items(data)
         if normalised is not None:
             items = ((unnormalised(image, *normalised), label) for image, label in items)
@@ -324,7 +324,7 @@ def _read(
     return while_used(kept)
 
 
-def _warn_of_random_transforms(data: Any, how: Preprocessing) -> None:
+def _warn_of_random_transforms(data: Any) -> None:
     """Warn if some items of a Dataset, or of a loader's, are another image when they are read again."""
     items = data if hasattr(data, "__getitem__") else getattr(data, "dataset", None)
     if not (isinstance(items, Sized) and hasattr(items, "__getitem__")) or isinstance(items, Mapping):
@@ -332,10 +332,10 @@ def _warn_of_random_transforms(data: Any, how: Preprocessing) -> None:
     columns = _columns_of(items)
     for place in np.linspace(0, len(items) - 1, min(_READ_TWICE, len(items))).astype(int).tolist():
         try:
-            once, again = (_one(_pair_of(items[place], columns, place)[0], how, place) for _ in range(2))
-        except ValueError:  # what is wrong with it is said when all are read
+            once, again = (np.asarray(_pair_of(items[place], columns, place)[0]) for _ in range(2))
+        except Exception:  # noqa: BLE001 - what is wrong with it is said when all are read, if a loader reads it at all
             return
-        if not np.array_equal(once, again, equal_nan=True):
+        if not np.array_equal(once, again, equal_nan=once.dtype.kind == "f"):
             warnings.warn(
                 f"image {place} is another each time it is read: the Dataset has random transforms. Leave them out: "
                 "errors are then those of changed images, and test images that are also training images are not found.",

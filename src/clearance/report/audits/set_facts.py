@@ -45,17 +45,17 @@ def sets_findings(findings: Findings) -> list[Finding]:
             "train."
         )
         return [Finding("Sets", "problem", above + said, todo)]
+    todo = f"The list: {table_of(findings, AUDIT, 'odd_images')}." if parts else ""
+    severity: Severity = "problem" if _many_lost(findings) else "information"
     if difference.high is not None and difference.high < -MEMORISED:
         below = Markup("The error on test is above that on train: the difference is {}. ").format(
             points_with_ends(difference)
         )
-        todo = "If test images matter more: more training images, augmentation or weight decay."
-        return [Finding("Sets", "problem" if _many_lost(findings) else "information", below + said, todo)]
+        better = "If test images matter more: more training images, augmentation or weight decay."
+        return [Finding("Sets", severity, below + said, f"{better} {todo}".rstrip())]
     if not parts:
         said = Markup("Files, sizes, colours and class sizes of train and test are ordinary.")
         return [Finding("Sets", "fine", said)]
-    todo = f"The list: {table_of(findings, AUDIT, 'odd_images')}."
-    severity: Severity = "problem" if _many_lost(findings) else "information"
     return [Finding("Sets", severity, said, todo)]
 
 
