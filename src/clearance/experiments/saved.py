@@ -161,7 +161,7 @@ def check_networks(recipe: Recipe, data: RunData) -> None:
 
     >>> from clearance.data import gaussian_images
     >>> images = gaussian_images(class_count=3, shape=(1, 4, 6))
-    >>> check_networks(Recipe(), RunData(images, images))
+    >>> check_networks(Recipe(methods={"plain": Method()}), RunData(images, images))
     Traceback (most recent call last):
     ...
     ValueError: method 'plain': model 'small-cnn' takes square images; these are 6x4. Give the side: size, or --size.
