@@ -87,7 +87,7 @@ def test_what_the_last_layer_of_a_run_sees(compared, home, tmp_path):
         (["--dataset", "mnist"], "needs `root`.*--root"),
         (["--classes", "3,ate"], "`class` must be one of.*got 'ate'"),
         (["--classes", "3"], "must name two different classes.*got '3'"),
-        (["--classes", "3,3"], "a name must be given once; got '3' twice in '3,3'"),
+        (["--classes", "3,3"], "each must be given once; got '3' twice in '3,3'"),
         (["--classes", "3,4,5"], "two different classes, or be 'all' for every pair; got '3, 4, 5'"),
         (["--per-class", "1"], "`per_class` must be a whole number of at least 2; got 1"),
         (["--run", "nowhere"], "must be the directory of a finished run"),

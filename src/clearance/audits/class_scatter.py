@@ -28,6 +28,9 @@ class ClassScatter(Audit):
 
     The exhibit ``features`` is the projection of held-out features on their first two principal axes.
 
+    Raises:
+        ValueError: If a set has no class with two images, which would all pass for points.
+
     Misleads in the picture: two of many axes are shown, and classes that overlap there may be far apart.
 
     >>> from torch import nn

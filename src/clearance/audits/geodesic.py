@@ -95,6 +95,9 @@ class Geodesic(Audit):
         lr: Step size of fresh heads, above 0; that of the audit ``co_adaptation``.
         readings: Whether heads read features as ``"rms"``, ``"raw"`` or both.
 
+    Raises:
+        ValueError: If a class has no training image.
+
     Misleads: Eq. 15 depends on P, and the distance is along one straight line, which is not a geodesic but an
     upper bound of one's length only where it is summed. One first head, of many, is measured. Heads that know
     nothing are calibrated to say nothing, and then lie close together: compare distances with errors.

@@ -48,6 +48,9 @@ class LowDimension(Audit):
         regularisers: eps, each above 0; the source states none, so the first class is given for all of them.
         regulariser: eps for every class and for thresholds.
 
+    Raises:
+        ValueError: If the test set has no class with two images, which would all pass for points.
+
     Misleads: with fewer training images than dimensions the training eigenvalue is decided by eps; a class
     of few held-out images lies in few dimensions whatever its features. All classes together cannot stay
     apart below an effective rank of about C - 1: fewer is not always better.

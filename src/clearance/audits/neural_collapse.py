@@ -48,6 +48,9 @@ class NeuralCollapse(Audit):
             and not at all where all images fit in one.
         lr: Step size of fresh heads, above 0.
 
+    Raises:
+        ValueError: If the test or training set has no class with two images, which would all pass for points.
+
     Misleads: two classes always have ``nc2_equiangle`` and ``nc2_simplex`` 0. An effective rank below C - 1
     is not a better collapse, it means that classes share directions. The number ``nc3`` of the model's own head
     depends on weight decay; that of fresh heads on how far they are trained.

@@ -202,7 +202,7 @@ def split_names(text: str | None) -> tuple[str, ...]:
     """
     names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"a name must be given once; got {twice!r} twice in {text!r}.")
+        raise ValueError(f"each must be given once; got {twice!r} twice in {text!r}. Remove one.")
     return names
 
 
