@@ -150,7 +150,7 @@ def _try(given: argparse.Namespace) -> None:
         Console,
         check_count,
         check_engine_options,
-        check_folder,
+        check_report_folder,
         chosen_engine,
         engine_in_words,
         listening,
@@ -177,7 +177,7 @@ def _try(given: argparse.Namespace) -> None:
     where = (given.engine, given.jobs, given.cpus_per_run, given.gpus_per_run)
     check_engine_options(*where)
     out = given.out or Path(f"clearance-{given.paper}") / name
-    check_folder("out", out)
+    check_report_folder("out", out)
     if given.dry_run and given.only is not None:
         console.print(f"{given.only}: {study.summary}; {engine_in_words(*where)}, into {out}")
         return

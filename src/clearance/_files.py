@@ -152,6 +152,30 @@ def check_folder(name: str, path: Path) -> None:
         raise ValueError(f"`{name}` must be a folder that can be written; {there} is closed to this user.")
 
 
+def check_report_folder(name: str, path: Path) -> None:
+    """Raise ValueError unless a report can be written into `path` without replacing files of others.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "index.html").write_text("<title>Ann</title>")
+    ...     check_report_folder("out", Path(folder))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    ValueError: `out` must be a new folder or one with a report; its index.html is not of Clearance. ...
+    """
+    check_folder(name, path)
+    page = rb'(?s).*(<meta name="generator" content="Clearance|clearance report makes)'
+    for file, start in {"report.json": rb'\s*\{\s*"schema"', "index.html": page, "share.html": page}.items():
+        if (path / file).is_file():
+            with (path / file).open("rb") as there:
+                head = there.read(4096)
+            if not re.match(start, head):
+                raise ValueError(
+                    f"`{name}` must be a new folder or one with a report; its {file} is not of Clearance. "
+                    "Name another folder."
+                )
+
+
 def is_remote(address: object) -> bool:
     """Whether a place is an address of fsspec and not a path.
 

@@ -233,6 +233,10 @@ WRONG = {
     ),
     "unknown is a path": ((*SIZED, "--unknown", "val"), "a path without its kind. Write folder:val."),
     "crop alone": (("audit", "bobs_net:Net", *SETS, "--crop", "0.9"), "`crop` needs `size`"),
+    "interpolation of arrays": (
+        ("audit", "bobs_net:Net", "--train", "digits", "--interpolation", "bicubic"),
+        "`interpolation` must be given with folders of pictures only",
+    ),
     "interpolation": ((*SIZED, "--interpolation", "cubic"), "Did you mean 'bicubic'"),
     "device": ((*SIZED, "--device", "tpu"), "`device` must be 'auto' or a device of torch's"),
     "no such device": ((*SIZED, "--device", "cuda:99"), "`device` 'cuda:99' is not available"),

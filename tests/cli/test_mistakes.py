@@ -83,6 +83,23 @@ class TestMistakes:
         assert re.search("must be a folder that can be written; a file is a file", complaint)
         assert [path.name for path in tmp_path.iterdir()] == ["a file"]
 
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["compare", "--out"],
+            ["audit", "demo", "--out"],
+            ["explore", "--report"],
+            ["diff", "a", "b", "--out"],
+        ],
+    )
+    @pytest.mark.parametrize("name", ["index.html", "share.html", "report.json"])
+    def test_files_of_others_are_not_replaced(self, words, name, tmp_path):
+        (tmp_path / name).write_text("[1]")
+        status, _, complaint = run(*words, str(tmp_path))
+        assert status == 2
+        assert f"a new folder or one with a report; its {name} is not of Clearance" in complaint
+        assert [path.read_text() for path in tmp_path.iterdir()] == ["[1]"]
+
     @pytest.mark.parametrize("words", [["train", "--out"], ["explore", "--report"]])
     def test_an_address_is_no_local_folder_of_that_name(self, words, monkeypatch, tmp_path):
         monkeypatch.chdir(tmp_path)

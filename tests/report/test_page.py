@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from clearance.records.store import load_report
-from clearance.report.page import render_page, write_page
+from clearance.report.page import NO_PAGE, render_page, write_page
 from report.reading import Reading, first_screen, numbers_in, stored
 
 
@@ -15,6 +15,18 @@ def test_every_printed_number_is_in_the_report(folder, page):
     values = Reading(page).values
     assert len(values) > 500
     assert set(values) <= stored((folder / "report.json").read_text(encoding="utf-8"))
+
+
+def test_a_page_of_others_is_not_replaced_and_one_of_clearance_is(lean, tmp_path):
+    write_page(lean, tmp_path)
+    write_page(lean, tmp_path)
+    (tmp_path / "index.html").write_text(NO_PAGE, "utf-8")
+    write_page(lean, tmp_path)
+    (tmp_path / "index.html").write_text("<title>Ann</title>", "utf-8")
+    (tmp_path / "report.json").unlink()
+    with pytest.raises(ValueError, match=r"its index\.html is not of Clearance"):
+        write_page(lean, tmp_path)
+    assert not (tmp_path / "report.json").exists()
 
 
 def test_every_number_of_the_paper_s_figures_is_in_the_report_or_in_an_exhibit(paper_folder, paper_page):

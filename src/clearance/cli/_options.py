@@ -168,16 +168,16 @@ def check_file(option: str, path: Path) -> None:
         check_folder(option, path.parent)
 
 
-def check_out(out: str) -> None:
-    """Raise ValueError unless results can be written at a path, or at an address: to be called before long work."""
-    from clearance._files import check_folder, is_remote
+def check_out(out: str, *, report: bool = False) -> None:
+    """Raise ValueError unless results, or a report, can be written at a path or an address: before long work."""
+    from clearance._files import check_folder, check_report_folder, is_remote
 
     if is_remote(out):
         from clearance.runs.remote import RemoteRuns
 
         RemoteRuns(out).check()
     else:
-        check_folder("out", Path(out))
+        (check_report_folder if report else check_folder)("out", Path(out))
 
 
 def runs_at(out: str) -> "Path | RemoteRuns":

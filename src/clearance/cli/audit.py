@@ -223,10 +223,10 @@ class AuditCommand:
 
     def run(self) -> None:
         """Audit, write the page, and print its first screen."""
-        from clearance._files import check_folder
+        from clearance._files import check_folder, check_report_folder
         from clearance.cli._console import Console
 
-        check_folder("out", self.out)
+        check_report_folder("out", self.out)
         if self.export is not None:
             check_folder("export", self.export)
         console = Console(stderr=self.json, quiet=self.quiet)

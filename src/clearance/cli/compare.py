@@ -82,7 +82,7 @@ class CompareCommand:
         from clearance.experiments.sweep import parse_sweep, swept_recipes
 
         console = Console()
-        check_out(self.out)
+        check_out(self.out, report=True)
         recipe = self._recipe()
         sweep = None if self.sweep is None else parse_sweep(self.sweep)
         where = (self.engine, self.jobs, self.cpus_per_run, self.gpus_per_run)

@@ -27,13 +27,13 @@ class DiffCommand:
 
     def run(self) -> None:
         """Compare, write the pages, and print the findings."""
-        from clearance._files import check_folder
+        from clearance._files import check_report_folder
         from clearance.cli._console import Console
         from clearance.experiments.diff import diff
         from clearance.records.store import shown
         from clearance.report.page import SHARED
 
-        check_folder("out", self.out)
+        check_report_folder("out", self.out)
         console = Console(quiet=self.quiet)
         with shown(f"{self.last} or {self.candidate}"):
             found = diff(self.last, self.candidate)

@@ -39,7 +39,7 @@ class ExploreCommand:
 
     def run(self) -> None:
         """Fit and write."""
-        from clearance._files import check_folder
+        from clearance._files import check_report_folder
         from clearance.cli._console import Console, plain
         from clearance.cli._options import check_file
         from clearance.explore import write_explorer
@@ -48,7 +48,7 @@ class ExploreCommand:
 
         check_file("--out", self.out)
         if self.report is not None:
-            check_folder("report", self.report)
+            check_report_folder("report", self.report)
         scene = self._scene()
         if self.report is not None and len(scene.classes) > 2:
             raise ValueError("--report needs one pair of classes; got all. Name two with --classes.")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from clearance._files import write_bytes, write_together
+from clearance._files import check_report_folder, write_bytes, write_together
 from clearance._text import visible
 from clearance.gate import Tolerance, check
 from clearance.gate.results import LEVEL, PER_IMAGE, GateResult
@@ -378,6 +378,7 @@ class Diff:
     def save_folder(self, directory: str | os.PathLike[str]) -> Path:
         """Write ``index.html`` and, without images, ``share.html`` into a folder, and return the first's path."""
         folder = Path(directory)
+        check_report_folder("directory", folder)
         folder.mkdir(parents=True, exist_ok=True)
         pages = {FILE: self.to_html(), SHARED: self.to_html(images=False)}
         write_together((folder / name, [text.encode()]) for name, text in pages.items())

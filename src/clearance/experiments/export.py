@@ -35,7 +35,7 @@ def export(subject: Subject, findings: list[Findings], folder: Path) -> str:
     ['deploy.json', 'features.pt', 'reader.py']
     """
     folder.mkdir(parents=True, exist_ok=True)
-    model, found = subject.model, _of_model(subject)
+    found = _of_model(subject)
     rows = (
         m for one in findings for m in one.measurements if (m.audit, m.name) == ("calibration", "temperature")
     )
@@ -44,11 +44,11 @@ def export(subject: Subject, findings: list[Findings], folder: Path) -> str:
     if temperature is not None:
         found["temperature"] = temperature.value
         said.append(f"temperature {temperature.value:.3g}")
-    if len(subject.test) >= 2 * LEAST and (head := _head_of(model)) is not None:
+    if len(subject.test) >= 2 * LEAST and (head := found["head"]) is not None:
         audit = OutOfDistribution()
         known, threshold = audit.fitted(subject)
         cosine = 1 + threshold  # of a score that is minus half a squared distance on the unit sphere
-        found |= {"head": head, "neighbours": min(audit.neighbours, len(known)), "threshold": cosine}
+        found |= {"neighbours": min(audit.neighbours, len(known)), "threshold": cosine}
         torch.save(known.float().cpu(), folder / FEATURES)
         said.append(f"threshold {cosine:.3g} (cosine to features at {head!r})")
     write_bytes(folder / SETTINGS, (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
@@ -71,7 +71,7 @@ def check_exportable(model: Classifier) -> None:
 
 
 def _of_model(subject: Subject) -> dict[str, Any]:
-    """Normalisation and the name of each output, as the module has them that was wrapped."""
+    """Normalisation, head and the name of each output, as the module has them that was wrapped."""
     model = subject.model
     outside = model.cut is not None
     with torch.no_grad():
@@ -80,8 +80,9 @@ def _of_model(subject: Subject) -> dict[str, Any]:
     for at, name in zip(model.order or range(outputs), subject.test.classes, strict=False):
         names[at] = name
     return {
-        "schema": 2,
+        "schema": 3,
         "classes": names,
+        "head": _head_of(model),
         "mean": model.mean.flatten().tolist() if outside else [0.0],
         "std": model.std.flatten().tolist() if outside else [1.0],
     }

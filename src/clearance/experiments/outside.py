@@ -129,6 +129,7 @@ class OutsideModel:
         names = AuditPlan.of(audits, settings, unknown=has_unknown).names  # raises before anything is read
         _check_settings(settings or {})
         _check_unknown(self)
+        _check_resized(self)
         module, how, untold = _module(self, say)
         how = _preprocessing(self, how)
         say(f"preprocessing: {self._applied(how)}")
@@ -294,6 +295,18 @@ def _check_unknown(outside: OutsideModel) -> None:
         if outside.unknown is not None and outside.unknown == getattr(outside, name):
             raise ValueError(
                 f"`unknown` must be out-of-distribution images; got those of `{name}`, {outside.unknown!r}."
+            )
+
+
+def _check_resized(outside: OutsideModel) -> None:
+    """Raise ValueError for settings of resizing where nothing is resized."""
+    if any(str(given).startswith("folder:") for given in (outside.train, outside.test, outside.unknown)):
+        return
+    for name in ("crop", "interpolation"):
+        if (got := getattr(outside, name)) is not None:
+            raise ValueError(
+                f"`{name}` must be given with folders of pictures only: images of arrays and of named datasets are not "
+                f"resized; got {got!r}. Leave it out, or prepare the arrays as the model was trained."
             )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
+from clearance._files import check_report_folder
 from clearance.records.encoding import encode
 from clearance.records.store import Report, exhibit_file
 from clearance.report.audits import all_findings, headline, page_of, sections, terms, with_summaries
@@ -72,7 +73,11 @@ def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
     The summary and every exhibit over seeds are computed afresh from the measurements first. Beside the page of one
     network is ``share.html``, the same without images of the data and names of their files. Where a page cannot be
     made, the rest is written before the error is raised, so that nothing measured is lost.
+
+    Raises:
+        ValueError: A file of one of these names is not of Clearance; nothing is written.
     """
+    check_report_folder("directory", Path(directory))
     try:
         summed = with_summaries(report)
         pages = {FILE: _page(summed)}
