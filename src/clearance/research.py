@@ -34,7 +34,7 @@ identifies no number), `markdown_table` (rows as a table), `Outcome`, `Better`, 
 `plain_number`, `contact_sheet`, `as_svg`, `standalone_svg`, the colours `INK`, `MUTED`, `GRID`, `PAPER`, `SERIES` and
 the `MARKERS`; `printed` and `THIN` (a number with its unit, as the report prints it).
 
-*Checks and files*: `check_choice`, `check_count`, `check_positive`, `check_non_negative`, `check_folder`,
+*Checks and files*: `check_choice`, `check_count`, `check_positive`, `check_non_negative`, `check_report_folder`,
 `write_bytes`.
 
 *A command of its own*: `one_line_errors` (how it ends), `Console` (whose output is text, never markup),
@@ -50,7 +50,7 @@ word in the changelog.
 
 from clearance._checks import check_choice, check_count, check_non_negative, check_positive
 from clearance._describe import describe
-from clearance._files import check_folder, write_bytes
+from clearance._files import check_report_folder, write_bytes
 from clearance._rng import derived_seed, generator
 from clearance.audits._audit import share_of
 from clearance.audits._change_sheet import change_sheet
@@ -149,7 +149,7 @@ __all__ = [
     "check_choice",
     "check_count",
     "check_engine_options",
-    "check_folder",
+    "check_report_folder",
     "check_non_negative",
     "check_positive",
     "chosen_engine",

@@ -113,7 +113,7 @@ def test_it_needs_torch_alone(exported):
 
 def test_it_is_short(exported):
     lines = (exported[3] / "reader.py").read_text().splitlines()
-    assert len([line for line in lines if line.strip() and '"""' not in line]) <= 25
+    assert len([line for line in lines if line.strip() and '"""' not in line]) <= 30
 
 
 def test_without_a_threshold_it_does_not_say_that_an_image_is_like_the_training_images(tmp_path):
