@@ -7,7 +7,7 @@ They are written down in a ``claims.toml`` of this form::
     [scaled]                     what is smaller than in the paper, by dataset; "svm on mnist" is for one study alone
     digits = "8x8 digits in place of photographs"
 
-    [seeds]                      how many seeds (or draws) a study of claims has, fixed before it is run; no more are judged
+    [seeds]                      seeds (or draws) of a study with claims, fixed before it is run; no more are judged
     noise = 5                    the paper's recipe is called "recipe"
 
     [[claim]]
