@@ -66,6 +66,9 @@ def page(folder: Path) -> str:
         "seeds, after Holm's adjustment for all comparisons with it. Methods with a run that collapsed or diverged are "
         "left out.",
         _best(work),
+        f"## Who is better than {BASELINE}",
+        "After Holm's adjustment for all methods of a line. Runs that collapsed or diverged count.",
+        _against_plain(work),
         "## Intervals",
         "Means with 95 % t intervals over seeds.",
         _intervals(work),
@@ -136,6 +139,30 @@ def _best(work: Work) -> str:
         adjusted = holm({name: 1.0 if one.p is None else one.p for name, one in compared.items()})
         alike = [name for name, p in adjusted.items() if p >= LEVEL]
         rows.append([question.title, f"{best}, {printed(means[best], unit)}", "; ".join(alike) or "none"])
+    return markdown_table(rows)
+
+
+def _against_plain(work: Work) -> str:
+    rows = [["question", "better", "worse"]]
+    for question in QUESTIONS:
+        values, unit, better = _answers(work, question)
+        if BASELINE not in values or any(len(row) < work.matrix.seeds for row in values.values()):
+            continue
+        compared = {
+            name: compare_seeds(row, values[BASELINE], better=better, log=unit in LOGARITHM)
+            for name, row in values.items()
+            if name != BASELINE
+        }
+        adjusted = holm({name: 1.0 if one.p is None else one.p for name, one in compared.items()})
+        sure = {
+            name: one.verdict
+            for name, one in compared.items()
+            if adjusted[name] < LEVEL and not one.dropped  # a seed without a finite number is not judged
+        }
+        told = [
+            "; ".join(name for name, v in sure.items() if v == word) or "none" for word in ("better", "worse")
+        ]
+        rows.append([question.title, *told])
     return markdown_table(rows)
 
 

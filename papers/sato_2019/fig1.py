@@ -456,10 +456,10 @@ class Guess:
 
     @property
     def verdict(self) -> str:
-        """Holds or failed, with the number."""
+        """Whether it was met, with the number."""
         number = in_unit(self.found, self.unit)
         return (
-            f"**{'holds' if self.holds else 'failed'}**: {number}; {self.seeds_holding} of {self.seeds} seeds"
+            f"**{'met' if self.holds else 'not met'}**: {number}; {self.seeds_holding} of {self.seeds} seeds"
         )
 
 

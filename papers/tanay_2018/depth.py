@@ -1,4 +1,4 @@
-"""Whether weight decay helps less with depth: perceptrons of 1, 2, 4 and 8 layers, at equal test error.
+"""Whether weight decay helps less with depth: perceptrons of 1, 2, 4 and 8 layers, at nearly equal held-out error.
 
 The article expects it and shows nothing. Here, for every depth, networks are trained with decays from none to strong;
 "high" is the strongest whose error on held-out training images is, on average over seeds, no more than a tenth above

@@ -152,10 +152,10 @@ class TestGuesses:
         assert [guess.seeds_holding for guess in found] == [4, 3, 3, 0, 4, 3, 3, 5]
         assert verdict(records, "MLP").seeds == 5
 
-    def test_what_is_too_large_failed(self):
+    def test_what_is_too_large_is_not_met(self):
         found = guesses(records_of(foca=[0.3, 0.3], joint=[0.3, 0.3]))
         assert [guess.holds for guess in found] == [False, False, False, False, False, False, False, True]
-        assert found[2].verdict == "**failed**: 1.00 times; 0 of 2 seeds"
+        assert found[2].verdict == "**not met**: 1.00 times; 0 of 2 seeds"
 
 
 class TestStudy:
@@ -185,7 +185,7 @@ class TestStudy:
         assert "torch" in stored["versions"]
         assert len(stored["guesses"]) == 8
         text = ledger.read_text("utf-8")
-        assert text.count("**holds**") + text.count("**failed**") == 8
+        assert text.count("**met**") + text.count("**not met**") == 8
         assert str(tmp_path) not in text
 
         events.clear()
