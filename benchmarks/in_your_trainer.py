@@ -183,12 +183,12 @@ def with_accelerate_foca(task: Task) -> Any:
 
     model = task.model()
     foca = task.objective()  # +
-    session = foca.start(model, TRAIN)  # +
     optimizer = SGD(foca.trainable(model))  # +
     accelerator = Accelerator(cpu=True, mixed_precision="bf16", gradient_accumulation_steps=ACCUMULATED)
     prepared, optimizer, loader, schedule = accelerator.prepare(
         model, optimizer, task.loader(), CosineAnnealingLR(optimizer, task.steps)
     )
+    session = foca.start(model, TRAIN)  # +
     for _ in range(task.epochs):
         for images, labels in loader:
             with accelerator.accumulate(prepared):

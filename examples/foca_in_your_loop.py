@@ -53,7 +53,7 @@ def main(epochs: int = 10, seed: int = 0) -> nn.Module:
     optimizer = torch.optim.SGD(way.trainable(model), lr=0.05, momentum=0.9)
     training = way.start(model, train, optimizer, way.generators(seed))
     for epoch in range(epochs):
-        network.train()
+        model.train()
         for images, labels in batches:
             loss = training.step(images, labels)
         print(f"epoch {epoch + 1}: loss under the last weak heads {loss.total.item():.3f}")

@@ -1,6 +1,7 @@
 """What travels between classifier and loss."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
@@ -66,6 +67,11 @@ def test_a_term_that_is_not_finite_shows_in_the_total(bad):
 
 
 def test_what_a_tensor_has_and_terms_do_not_names_the_total():
-    terms = LossTerms({"cross_entropy": torch.tensor(1.0)})
+    terms: Any = LossTerms({"cross_entropy": torch.tensor(1.0)})
+    for calculate in (lambda: terms / 2, lambda: 2 * terms, lambda: terms + terms, lambda: float(terms)):
+        with pytest.raises(TypeError, match=r"no number to calculate with; the number is \.total"):
+            calculate()
+    with pytest.raises(ValueError, match="at least one term"):
+        LossTerms({})
     with pytest.raises(AttributeError, match=r"no 'backward'; the number is .total"):
         terms.backward()

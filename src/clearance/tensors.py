@@ -210,6 +210,8 @@ class LossTerms:
     terms: Mapping[str, Tensor]
 
     def __post_init__(self) -> None:
+        if not self.terms:
+            raise ValueError("a loss must have at least one term; got none.")
         for name, term in self.terms.items():
             if name in _COLUMNS:
                 raise ValueError(
@@ -225,6 +227,13 @@ class LossTerms:
     def __getattr__(self, name: str) -> Any:
         """Called for what a tensor would have."""
         raise AttributeError(f"a loss returns LossTerms, which have no {name!r}; the number is .total")
+
+    def _no_number(self, *_: object) -> Any:
+        raise TypeError(
+            "a loss returns LossTerms, which are no number to calculate with; the number is .total"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __float__ = _no_number
 
     @cached_property
     def total(self) -> Tensor:

@@ -765,6 +765,13 @@ def test_groups_hold_what_may_be_moved_and_no_other():
     assert [len(g["params"]) for g in mixture_groups(layer.parameters(), head, 0.1)] == [2]
     with pytest.raises(ValueError, match="`variances` must be a finite number above 0"):
         mixture_groups(layer.parameters(), head, 0.1, variances=0.0)
+    network: Any = nn.Sequential(layer, head)
+    with pytest.raises(
+        TypeError, match=r"`head` must be a GaussianMixture; got Sequential\. Give model\.head"
+    ):
+        mixture_groups(network.parameters(), network, 0.1)
+    with pytest.raises(TypeError, match=r"Give model\.parameters"):
+        mixture_groups(network.named_parameters(), head, 0.1)
 
 
 # One covariance matrix for all classes where features do not fill their space, and where they hardly do.

@@ -159,6 +159,32 @@ def test_foca_goes_on_from_a_checkpoint(digits, tmp_path):
     assert accuracy(fresh.model, digits[1]) > 0.9
 
 
+def test_the_state_of_focas_loss_is_in_the_checkpoint(digits, tmp_path):
+    def foca():
+        return FOCA(LargeMarginLoss(("input",), every=4))
+
+    def trainer(epochs):
+        keep = lightning.callbacks.ModelCheckpoint(tmp_path, filename=f"after-{epochs}")
+        return lightning.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, max_epochs=epochs,
+                                 default_root_dir=tmp_path, callbacks=[keep])  # fmt: skip
+
+    first, fresh, other = (Net(foca(), images=digits[0]) for _ in range(3))
+    trainer(1).fit(first, *loaders(digits))
+    trainer(2).fit(fresh, *loaders(digits), ckpt_path=str(tmp_path / "after-1.ckpt"))
+    assert int(fresh.objective.loss.steps) == 2 * int(first.objective.loss.steps) == 80
+    other.on_load_checkpoint(torch.load(tmp_path / "after-1.ckpt", weights_only=False))
+    trainer(1).fit(other, *loaders(digits))  # a new training: what was loaded before is not continued
+    assert other.hosted.session.steps == 40
+
+
+def test_the_head_needs_gradients_after_foca_as_before(digits, tmp_path):
+    net = Net(FOCA(), cl.heads.GaussianMixture(64, 10), digits[0])
+    before = {name: one.requires_grad for name, one in net.model.head.named_parameters()}
+    trainer = trained(net, digits, tmp_path, max_epochs=1)
+    trainer.validate(net, loaders(digits)[1], verbose=False)
+    assert {name: one.requires_grad for name, one in net.model.head.named_parameters()} == before
+
+
 def test_what_is_missing_is_said(digits, tmp_path):
     with pytest.raises(ValueError, match="`images` must be the training images under FOCA"):
         trained(Net(FOCA()), digits, tmp_path)

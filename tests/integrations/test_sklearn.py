@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -20,6 +21,7 @@ TRAIN, TEST = slice(0, 1200), slice(1200, None)
 
 @pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks([SMALL])
 def test_it_passes_scikit_learns_checks(estimator, check):
     check(estimator)
@@ -79,3 +81,20 @@ def test_a_shape_that_does_not_fit_and_a_single_class_are_refused():
         ClearanceClassifier(shape=(1, 7, 8)).fit(X, Y)
     with pytest.raises(ValueError, match="`y` must hold at least 2 classes; got 1 class, 0"):
         ClearanceClassifier().fit(X, np.zeros_like(Y))
+
+
+def test_a_training_that_failed_is_said():
+    with pytest.warns(ConvergenceWarning, match="the network collapsed at step"):
+        ClearanceClassifier(learning_rate=1e-6, epochs=1, random_state=0).fit(X[TRAIN], Y[TRAIN])
+
+
+def test_images_are_what_the_network_predicts_from():
+    known = Y[TRAIN] != 4
+    rows = X[TRAIN][known].clip(2, 12)
+    model = ClearanceClassifier(epochs=3, random_state=0).fit(rows, Y[TRAIN][known])
+    seen = Y[TEST] != 4
+    images = model.images(X[TEST][seen], Y[TEST][seen])
+    logits = model.model_.eval()(images.images)
+    assert (model.classes_[logits.argmax(dim=1)] == model.predict(X[TEST][seen])).all()
+    with pytest.raises(ValueError, match="`y` must hold labels of the training data, 0, 1, 2, 3, 5; got 4"):
+        model.images(X[TEST], Y[TEST])

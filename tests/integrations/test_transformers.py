@@ -138,6 +138,43 @@ def test_audits_between_epochs_and_at_the_end(digits, tmp_path):
     assert (tmp_path / "epoch-3.html").exists()
 
 
+@pytest.mark.parametrize("around", [lambda loss: loss, FOCA], ids=["loss", "foca"])
+def test_a_resumed_run_goes_on_with_the_state_of_the_loss(digits, tmp_path, around):
+    def run(resumed, epochs):
+        loss: Any = LargeMarginLoss(("input",), every=2)
+        host = trainer(digits, tmp_path, around(loss), num_train_epochs=epochs, save_strategy="epoch")
+        host.train(resume_from_checkpoint=resumed)
+        return host, loss
+
+    _, once = run(None, 1)
+    host, twice = run(True, 2)
+    assert host.state.global_step == int(twice.steps) == 2 * int(once.steps) == 82
+    if host.hosted.session is not None:
+        assert host.hosted.session.steps == 82
+
+
+def test_labels_are_not_needed_to_predict(digits, tmp_path):
+    host = trainer(digits, tmp_path, num_train_epochs=1)
+    images = [{"pixel_values": one["pixel_values"]} for one in items(digits[1])]
+    with torch.no_grad():
+        wanted = host.hosted.model.eval()(digits[1].images)
+    np.testing.assert_allclose(host.predict(images).predictions, wanted, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match=r"must hold `pixel_values`.*got image\. Rename"):
+        host._images({"image": torch.zeros(1)})
+
+
+@pytest.mark.parametrize("name", ["label_smoothing_factor", "gradient_checkpointing"])
+def test_settings_that_would_do_nothing_or_fail_are_refused(digits, tmp_path, name):
+    with pytest.raises(ValueError, match=f"`{name}` must be left out with a Classifier"):
+        trainer(digits, tmp_path, **{name: 0.5 if name == "label_smoothing_factor" else True})
+    with pytest.raises(ValueError, match="`compute_loss_func` must be left out"):
+        ClassifierTrainer(
+            wrapped(digits),
+            transformers.TrainingArguments(str(tmp_path), report_to=[]),
+            compute_loss_func=lambda *_: 0,
+        )
+
+
 def test_pixels_that_the_models_normalisation_does_not_explain_are_refused(digits, tmp_path):
     model = cl.wrap(network(), example=digits[0].images[:4], verbose=False)
     with pytest.raises(

@@ -19,6 +19,7 @@ from clearance.losses import (
     HingeLoss,
     LargeMarginLoss,
     LargeMarginSoftmaxLoss,
+    Loss,
     SquaredErrorLoss,
     StepUp,
     SumLoss,
@@ -339,6 +340,28 @@ def test_fit_warns_as_a_plain_loop_does():
         cl.fit(
             model, cl.training.EndToEnd(), train, steps=20, optimizer=lambda p: torch.optim.SGD(p, lr=300.0)
         )
+
+
+class Soft(Loss):
+    """Cross-entropy with mixed labels, and its own size."""
+
+    def forward(self, outputs, labels):
+        return LossTerms({"soft": torch.nn.functional.cross_entropy(outputs.logits, labels)})
+
+
+@pytest.mark.parametrize("size", [4, 32])
+def test_small_batches_and_mixed_labels_are_watched_by_the_loss_alone(size):
+    mixed = torch.full((size, 10), 0.1)
+    loss, logits = Soft(), torch.randn(size, 10, requires_grad=True)
+    for _ in range(9):
+        loss(logits, mixed)
+    with pytest.warns(TrainingWarning, match=r"exploded after 10 batches: the loss went from 2\.\d+ to"):
+        loss(logits * 1e4, mixed)
+    loss = Soft()
+    for _ in range(4):
+        loss(logits, mixed)
+    with pytest.warns(TrainingWarning, match="lost its numbers after 5.*an image of an earlier batch"):
+        loss(logits * torch.nan, mixed)
 
 
 def test_large_logits_under_a_high_temperature_are_no_explosion():

@@ -168,6 +168,7 @@ def test_settings_of_parts_are_told_apart(tmp_path, there, here):
         run(tmp_path / "run", **here)
 
 
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 def test_a_run_that_failed_is_read_back_with_its_status(tmp_path):
     settings = {"optimizer": partial(torch.optim.SGD, lr=1e30)}
     first = run(tmp_path / "run", **settings)

@@ -16,7 +16,7 @@ from clearance.data import Augmentation, ImageSet, gaussian_images
 from clearance.data.digits import read_digits
 from clearance.data.stored import StoredImageSet, write_pixels
 from clearance.heads import MLP, GaussianMixture, GradientHeads, HeadTraining, mixture_groups
-from clearance.losses import CrossEntropyLoss, GaussianMixtureLoss, Loss, TrainingWarning
+from clearance.losses import CrossEntropyLoss, GaussianMixtureLoss, LargeMarginLoss, Loss, TrainingWarning
 from clearance.models import Classifier, small_cnn
 from clearance.training import FOCA, EndToEnd, Execution, Limits, fit
 from clearance.training.fit import Progress
@@ -1001,3 +1001,15 @@ def test_frozen_batch_normalisation_keeps_its_statistics():
 def test_a_term_is_not_called_like_a_column_of_the_history(name):
     with pytest.raises(ValueError, match=f"must not be called '{name}'"):
         LossTerms({name: torch.tensor(1.0)})
+
+
+def test_a_loss_that_goes_on_from_another_network_is_said(data, make_model, caplog):
+    counting, plain = EndToEnd(LargeMarginLoss(("input",), every=2)), EndToEnd()
+    first, second = make_model(), make_model()
+    for way in (counting, plain):
+        for model in (first, first, second):
+            fit(model, way, data, steps=2, batch_size=8)
+    lines = [line for line in caplog.messages if "state of another network's training" in line]
+    assert lines == [
+        "the loss goes on with the state of another network's training (steps); give each network a new one"
+    ]

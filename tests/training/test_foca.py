@@ -975,7 +975,7 @@ def test_a_head_that_is_not_trained_yet_is_said_in_an_audit():
     from clearance import audit
 
     train, test = (gaussian_images(per_class=10, shape=(1, 4, 4), seed=seed) for seed in (0, 1))
-    model = Classifier(nn.Flatten(), MLP((16, train.class_count)))
+    model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 16)), MLP((16, train.class_count)))
     training = FOCA(per_class=2, final_head=HeadTraining(steps=5, lr=0.1)).start(model, train)
     audit(model, train=train, test=test, audits=["accuracy"])
     training.loss(*train.batch(torch.arange(8)))
@@ -987,10 +987,50 @@ def test_a_head_that_is_not_trained_yet_is_said_in_an_audit():
 
 def test_an_optimiser_without_the_extractor_and_a_bare_module_are_refused(data, make_model):
     way, model = FOCA(per_class=2), make_model()
-    with pytest.raises(ValueError, match=r"must hold the extractor's parameters.*way.trainable\(model\)"):
+    with pytest.raises(
+        ValueError, match=r"must hold the parameters that a step moves.*way.trainable\(model\)"
+    ):
         way.start(model, data, torch.optim.SGD(model.head.parameters(), lr=0.1))
     with pytest.raises(TypeError, match="Classifier"):
         way.start(model.extractor, data)
+
+
+def test_nothing_to_train_and_optimisers_with_closures_are_refused(data, make_model):
+    for way in (FOCA(per_class=2), EndToEnd()):
+        model = make_model()
+        with pytest.raises(TypeError, match="steps after one backward pass; got LBFGS"):
+            way.start(model, data, torch.optim.LBFGS(way.trainable(model)), way.generators(0))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model.requires_grad_(requires_grad=False)
+        with pytest.raises(ValueError, match="nothing to train"):
+            way.start(model, data, optimizer, way.generators(0))
+    with pytest.raises(ValueError, match="must hold the parameters that a step moves"):
+        EndToEnd().start(make_model(), data, torch.optim.SGD(make_model().parameters(), lr=0.1), {})
+
+
+def test_a_model_that_is_moved_after_the_start_is_refused(data, make_model):
+    model = make_model()
+    training = FOCA(per_class=2).start(model, data)
+    model.to("meta")
+    with pytest.raises(ValueError, match=r"started on cpu and is on meta\. Move the model first"):
+        training.loss(*data.batch(torch.arange(8)))
+
+
+def test_a_parallel_model_must_have_been_made_with_a_frozen_head(data, make_model, tmp_path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    try:
+        model = make_model()
+        training, batch = FOCA(per_class=2).start(model, data), data.batch(torch.arange(8))
+        parallel: Any = nn.parallel.DistributedDataParallel(model)
+        with pytest.raises(ValueError, match="the head must be frozen before DistributedDataParallel"):
+            training.loss(*batch, parallel)
+        model.head.requires_grad_(requires_grad=False)
+        parallel = nn.parallel.DistributedDataParallel(model)
+        for _ in range(2):
+            training.loss(*batch, parallel).total.backward()
+            training.after_step()
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_in_a_host_the_seed_of_torch_decides_the_weak_heads():

@@ -82,7 +82,7 @@ def test_a_module_that_is_no_classifier_is_refused(way):
         (
             {"optimizer": lambda _: None},
             TypeError,
-            "`optimizer` must make an optimiser of torch.*got NoneType",
+            "`optimizer` must be, or make, an optimiser of torch.*got NoneType",
         ),
         ({"optimizer": torch.optim.LBFGS}, TypeError, "steps after one backward pass; got LBFGS"),
         ({"schedule": "cosine"}, TypeError, "`schedule` must be a function .* the optimiser.*got 'cosine'"),

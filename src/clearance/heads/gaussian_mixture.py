@@ -512,6 +512,7 @@ def mixture_groups(
             it depends on the origin of the features.
 
     Raises:
+        TypeError: If `head` is no mixture, or `parameters` are none.
         ValueError: If a number is out of range.
 
     With ``fit``, for its `optimizer`: ``lambda moved: torch.optim.SGD(mixture_groups(moved, model.head, 0.05),
@@ -527,7 +528,12 @@ def mixture_groups(
         check_positive(name, value)
     for name, value in (("weight_decay", weight_decay), ("means_decay", means_decay)):
         check_non_negative(name, value)
-    given = [parameter for parameter in parameters if parameter.requires_grad]
+    if not isinstance(head, GaussianMixture):
+        raise TypeError(f"`head` must be a GaussianMixture; got {type(head).__name__}. Give model.head.")
+    found = list(parameters)
+    if not all(isinstance(one, nn.Parameter) for one in found):
+        raise TypeError("`parameters` must be parameters; got something else. Give model.parameters().")
+    given = [parameter for parameter in found if parameter.requires_grad]
     apart = {id(value): name for name, value in head.named_parameters()}
     rest = [p for p in given if id(p) not in apart]
     middle = [p for p in given if apart.get(id(p)) == "means"]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearance._checks import check_count
 from clearance._describe import digest
@@ -25,7 +25,7 @@ class Hosted:
 
     Args:
         objective: A Loss, or FOCA.
-        model: The classifier; under FOCA its head is frozen until `finish`.
+        model: The classifier.
         images: FOCA's training images, as :func:`clearance.data.open_images` takes them.
 
     Raises:
@@ -41,18 +41,39 @@ class Hosted:
             if images is None:
                 raise ValueError("`images` must be the training images under FOCA, for its heads; got none.")
             images = open_images(images)
-            model.head.requires_grad_(requires_grad=False)
         self.foca = objective if isinstance(objective, FOCA) else None
         self.loss = objective.loss if isinstance(objective, FOCA) else objective
         self.model, self.images = model, images
         self.session: FOCATraining | None = None
         self._seen: list[tuple[Outputs, Tensor]] = []
+        self._frozen: list[tuple[nn.Parameter, bool]] = []
 
-    def begin(self) -> None:
-        """Start, once the model is on its device."""
+    def freeze(self) -> None:
+        """Freeze the head until `finish` under FOCA, before the host looks at the parameters."""
         if self.foca is not None:
-            draws = self.foca.generators(torch.initial_seed() % 2**63)
-            self.session = self.foca.start(self.model, self.images, generators=draws)
+            self._frozen = [(one, one.requires_grad) for one in self.model.head.parameters()]
+            self.model.head.requires_grad_(requires_grad=False)
+
+    def begin(self, saved: Mapping[str, Any] | None = None) -> None:
+        """Start, once the model is on its device; `saved` is the `state_dict` of a checkpoint."""
+        if saved is not None:
+            self.loss.load_state_dict(saved["loss"])
+        if self.foca is None:
+            return
+        draws = self.foca.generators(torch.initial_seed() % 2**63)
+        self.session = self.foca.start(self.model, self.images, generators=draws)
+        if saved is not None:
+            self.session.load_state_dict(saved["training"])
+            for name, stream in draws.items():
+                stream.set_state(saved["generators"][name].cpu())
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint must hold beside the model: the loss's state, and FOCA's."""
+        found: dict[str, Any] = {"loss": self.loss.state_dict()}
+        if self.session is not None:
+            found["training"] = self.session.state_dict()
+            found["generators"] = {name: one.get_state() for name, one in self.session.generators.items()}
+        return found
 
     def training_loss(
         self, images: Tensor, labels: Tensor, model: Callable[..., Any] | None = None
@@ -87,7 +108,8 @@ class Hosted:
         """Train the head that the model keeps, under FOCA."""
         if self.session is not None:
             self.session.finish()
-            self.model.head.requires_grad_()
+        for one, needed in self._frozen:
+            one.requires_grad_(needed)
 
 
 class Audits:

@@ -47,15 +47,14 @@ class TrainsClassifier:
         """Freeze what is not trained, before Lightning looks at the parameters."""
         super().setup(stage)  # type: ignore[misc]
         self.hosted = Hosted(self.objective, self.model, self.images)
+        if stage == "fit":
+            self.hosted.freeze()
 
     def on_fit_start(self) -> None:
         """Start on the device."""
         super().on_fit_start()  # type: ignore[misc]
-        self.hosted.begin()
-        if self._saved is not None and self.hosted.session is not None:
-            self.hosted.session.load_state_dict(self._saved["training"])
-            for name, stream in self.hosted.session.generators.items():
-                stream.set_state(self._saved["generators"][name].cpu())
+        saved, self._saved = self._saved, None
+        self.hosted.begin(saved if self.trainer.ckpt_path else None)  # type: ignore[attr-defined]
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """The loss of a batch."""
@@ -85,15 +84,12 @@ class TrainsClassifier:
             self.hosted.finish()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add FOCA's state."""
+        """Add the state of the loss, and FOCA's."""
         super().on_save_checkpoint(checkpoint)  # type: ignore[misc]
-        session = self.hosted.session
-        if session is not None:
-            streams = {name: stream.get_state() for name, stream in session.generators.items()}
-            checkpoint["clearance"] = {"training": session.state_dict(), "generators": streams}
+        checkpoint["clearance"] = self.hosted.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep FOCA's state until training starts."""
+        """Keep this state until training goes on."""
         super().on_load_checkpoint(checkpoint)  # type: ignore[misc]
         self._saved = checkpoint.get("clearance")
 

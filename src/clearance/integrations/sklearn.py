@@ -1,6 +1,7 @@
 """scikit-learn: a network with any of Clearance's ways of training, as a classifier for pipelines and searches."""
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,7 +29,7 @@ class ClearanceClassifier(ClassifierMixin, BaseEstimator):
     """A network that is trained by :func:`clearance.fit`, with scikit-learn's methods.
 
     Rows are images: flat, or of `shape`. Pixels are brought to [0, 1] by the smallest and largest value of the training
-    data, and normalised by their mean and deviation.
+    data (values outside are cut), and normalised by their mean and deviation.
 
     Args:
         way: A way of training, such as ``FOCA()`` or ``EndToEnd(LargeMarginLoss(("input",)))``; None is `EndToEnd`.
@@ -97,11 +99,23 @@ class ClearanceClassifier(ClassifierMixin, BaseEstimator):
             device="cpu", seed=seed,
         )  # fmt: skip
         self.model_ = self.result_.model
+        if not self.result_.status.good:
+            warnings.warn(f"the network {self.result_.status}", ConvergenceWarning, stacklevel=2)
         return self
 
     def images(self, X: Any, y: Any) -> ImageSet:
-        """Rows and labels as the images that the network takes: for :func:`clearance.audit`."""
+        """Rows and labels as the images that the network takes: for :func:`clearance.audit`.
+
+        Raises:
+            ValueError: If a label was not in training.
+        """
         check_is_fitted(self)
+        y = np.asarray(y)
+        if len(new := np.setdiff1d(y, self.classes_)):
+            raise ValueError(
+                f"`y` must hold labels of the training data, {', '.join(map(str, self.classes_[:5]))}; got {new[0]!s}. "
+                "Leave its rows out."
+            )
         return self._set(
             validate_data(self, X, dtype=np.float64, reset=False), np.searchsorted(self.classes_, y)
         )
@@ -133,11 +147,11 @@ class ClearanceClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"`shape` must have {X.shape[1]} pixels, as each row of X has features; got {shape}."
             )
-        return torch.from_numpy((X - self._low) / self._range).reshape(len(X), *shape)
+        return torch.from_numpy((X - self._low) / self._range).clamp(0, 1).reshape(len(X), *shape)
 
     def _set(self, X: NDArray[Any], numbers: NDArray[Any]) -> ImageSet:
         names = tuple(str(label) for label in self.classes_)
-        pixels = self._pixels(X).float().clamp(0, 1)
+        pixels = self._pixels(X).float()
         return ImageSet(pixels, torch.from_numpy(np.asarray(numbers)).long(), names)
 
     def _perceptron(self, shape: tuple[int, int, int], classes: int) -> Classifier:

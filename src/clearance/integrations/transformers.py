@@ -13,10 +13,12 @@ from clearance.training import FOCA
 
 try:
     from transformers import TrainerCallback
+    from transformers.trainer_utils import get_last_checkpoint
 except ImportError as error:
     raise ImportError("this needs transformers: pip install transformers accelerate.") from error
 
 _SLACK = 0.01  # rounding of pixels, on both sides of [0, 1]
+_STATE = "clearance.pt"
 
 
 class TrainsClassifier:
@@ -33,7 +35,11 @@ class TrainsClassifier:
             gives it. Batches hold ``pixel_values`` as the image processor gives them (the model's mean and std are
             undone), or ``images`` in [0, 1]; and ``labels``.
 
-    Under FOCA the head is trained when training ends; evaluations and checkpoints before that have an untrained one. ::
+    Raises:
+        ValueError: If the Trainer is given another loss, smoothed labels or gradient checkpointing.
+
+    Checkpoints hold the state of the loss, and FOCA's, as ``clearance.pt``. Under FOCA the head is trained when
+    training ends; evaluations and checkpoints before that have an untrained one. ::
 
         class ClassifierTrainer(TrainsClassifier, Trainer): ...
         ClassifierTrainer(model, arguments, train_dataset=data, objective=LargeMarginLoss(("input",))).train()
@@ -44,10 +50,23 @@ class TrainsClassifier:
     ) -> None:
         model: Any = named.get("model", given[0] if given else None)
         self.hosted = Hosted(CrossEntropyLoss() if objective is None else objective, model, images)
+        _check_arguments(
+            named.get("args", given[1] if len(given) > 1 else None), named.get("compute_loss_func")
+        )
         super().__init__(*given, **named)
         self.label_names = ["labels"]
         self._signature_columns = ["pixel_values", "images", "labels", "label", "label_ids"]
-        self.callback_handler.callbacks.insert(0, _Following(self.hosted))  # type: ignore[attr-defined]
+        self._following = _Following(self.hosted)
+        self.callback_handler.callbacks.insert(0, self._following)  # type: ignore[attr-defined]
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, **named: Any) -> Any:
+        """The Trainer's, also with the state of the loss and FOCA's."""
+        self.hosted.freeze()
+        found = resume_from_checkpoint
+        if found is True:
+            found = get_last_checkpoint(self.args.output_dir)  # type: ignore[attr-defined]
+        self._following.resumed = Path(found) if found else None
+        return super().train(resume_from_checkpoint=resume_from_checkpoint, **named)  # type: ignore[misc]
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """The Trainer's, with the parameters of the loss."""
@@ -69,14 +88,26 @@ class TrainsClassifier:
         terms, logits = self.hosted.evaluation(images, labels, model)
         return (terms.total, {"logits": logits}) if return_outputs else terms.total
 
+    def prediction_step(self, model: Any, inputs: dict[str, Any], *given: Any, **named: Any) -> Any:
+        """The Trainer's; without labels the logits alone."""
+        if "labels" in inputs:
+            return super().prediction_step(model, inputs, *given, **named)  # type: ignore[misc]
+        with torch.no_grad():
+            return None, model(self._images(self._prepare_inputs(inputs))), None  # type: ignore[attr-defined]
+
     def _images(self, inputs: dict[str, Any]) -> Tensor:
         """The images in [0, 1].
 
         Raises:
-            ValueError: If the model's mean and std do not bring them there.
+            ValueError: If there are none, or the model's mean and std do not bring them there.
         """
         if "images" in inputs:
             return inputs["images"]
+        if "pixel_values" not in inputs:
+            raise ValueError(
+                "a batch must hold `pixel_values`, as the image processor gives them, or `images` in [0, 1]; got "
+                f"{', '.join(inputs)}. Rename the column, or give a data_collator."
+            )
         classifier = self.hosted.model
         found: Tensor = inputs["pixel_values"] * classifier.std + classifier.mean
         low, high = (float(end) for end in torch.aminmax(found))
@@ -88,15 +119,44 @@ class TrainsClassifier:
         return found.clamp(0, 1)
 
 
+def _check_arguments(args: Any, loss_function: Any) -> None:
+    """Raise ValueError for settings of the Trainer that would do nothing or fail."""
+    refused = {
+        "compute_loss_func": (loss_function is not None, "Give `objective`, which is the loss."),
+        "label_smoothing_factor": (
+            getattr(args, "label_smoothing_factor", 0) != 0,
+            "Give an `objective` that smooths labels.",
+        ),
+        "gradient_checkpointing": (
+            getattr(args, "gradient_checkpointing", False),
+            "Switch it on in the network before it is wrapped.",
+        ),
+    }
+    for name, (given, remedy) in refused.items():
+        if given:
+            raise ValueError(f"`{name}` must be left out with a Classifier; got one. {remedy}")
+
+
 class _Following(TrainerCallback):
     """What follows a step of the optimiser, and the end; the first callback, so that audits see a trained head."""
 
     def __init__(self, hosted: Hosted) -> None:
         self.hosted = hosted
+        self.resumed: Path | None = None
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         """The model is on its device."""
-        self.hosted.begin()
+        if self.resumed is None:
+            self.hosted.begin()
+            return
+        self.hosted.begin(torch.load(self.resumed / _STATE, map_location="cpu", weights_only=True))  # noqa: TID251 - safe
+
+    def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
+        """A checkpoint was written."""
+        if state.is_world_process_zero:
+            torch.save(
+                self.hosted.state_dict(), Path(args.output_dir, f"checkpoint-{state.global_step}", _STATE)
+            )
 
     def on_optimizer_step(self, *_: Any, **__: Any) -> None:
         """The optimiser has moved."""

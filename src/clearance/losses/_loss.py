@@ -66,6 +66,7 @@ class Loss(nn.Module):
     _repeated = False
     _without_steps: str | None = None  # what goes wrong if `after_step` is never called; None if nothing does
     _batches_in_all = _batches_since_step = 0
+    _said_forgotten = False
     _first_weights: Tensor | None = None
     # see `TrainingWatch`, "not begun"; more for a loss that moves the mean of all logits faster
     _still = 0.004
@@ -84,6 +85,7 @@ class Loss(nn.Module):
             given = _gathered(*given, *(named.pop("labels") for _ in range("labels" in named)))
         elif given and not isinstance(given[0], Outputs):
             _check_outputs(given[0])
+            given = (GivenOutputs(given[0].logits), *given[1:])
         terms = super().__call__(*given, **named)
         if not isinstance(terms, LossTerms):
             raise TypeError(
@@ -119,6 +121,7 @@ class Loss(nn.Module):
             if isinstance(part, Loss):
                 part.__dict__.pop("_watch_of_this", None)
                 part._batches_in_all, part._batches_since_step, part._first_weights = 0, 0, None
+                part._said_forgotten = False
 
     def extra_repr(self) -> str:
         """The settings: public attributes."""
@@ -143,10 +146,15 @@ class Loss(nn.Module):
                 stacklevel=3,
             )
         self._batches_since_step += 1
-        if self._batches_since_step == _FORGOTTEN and self._without_steps is not None:
+        if (
+            self._batches_since_step == _FORGOTTEN
+            and not self._said_forgotten
+            and self._without_steps is not None
+        ):
+            self._said_forgotten = True
             warnings.warn(
-                f"{self._without_steps}, after {_FORGOTTEN} batches without `after_step`; call "
-                "loss.after_step(outputs, labels) after each step of the optimiser.",
+                f"{self._without_steps}, after {_FORGOTTEN} batches without `after_step`; unless one step accumulates "
+                "as many, call loss.after_step(outputs, labels) after each step of the optimiser.",
                 TrainingWarning,
                 stacklevel=3,
             )
@@ -265,7 +273,8 @@ class TrainingWatch:
     So large logits alone are no failure, as where a loss divides them by a temperature; nor is a cross-entropy that is
     large in the first batches, as with Adam at high learning rates: most such trainings recover.
 
-    Batches 1, 2, 3, 5, 10, 15, 20, 50 are checked, and every hundredth. Batches of fewer than 8 images are not.
+    Batches 1, 2, 3, 5, 10, 15, 20, 50 are checked, and every hundredth. Of batches with fewer than 8 images, and of
+    labels that are no class numbers, only the loss is read: whether it is finite, and above 20 times the first.
 
     Misleads where all images of a batch are alike; where a deep network without normalisation begins after batch 20;
     and a network that starts to recover after a warning may still learn, with fewer units than it had.
@@ -295,6 +304,7 @@ class TrainingWatch:
         self._first: tuple[float, float, float] | None = (
             None  # the first batch's cross-entropy, loss and spread
         )
+        self._first_loss = 0.0  # where the loss alone is read
         self._first_mean: Tensor | None = None  # its logits' mean over the batch, centred over classes
         self._widest = 0.0
         self._worse = self._guessing = 0  # checks in a row
@@ -317,6 +327,7 @@ class TrainingWatch:
     ) -> None:
         samples, classes = logits.shape[-2:]
         if samples < 8 or classes < 2 or labels.shape != (samples,) or labels.is_floating_point():
+            self._judge_loss_alone(float(total), math.log(max(classes, 2)))
             return
         heads = logits.reshape(-1, samples, classes).float()
         entropy = F.cross_entropy(heads.flatten(0, 1), labels.clamp(0, classes - 1).repeat(len(heads)))
@@ -369,6 +380,14 @@ class TrainingWatch:
                 "remove the softmax that made them",
             )
         return True
+
+    def _judge_loss_alone(self, total: float, guess: float) -> None:
+        if not math.isfinite(total):
+            self._warn("not finite", f"the loss is {total:.3g}")
+            return
+        self._first_loss = self._first_loss or total
+        if self.batches >= _SETTLED and total > _GROWN * max(self._first_loss, guess):
+            self._warn("exploded", f"the loss went from {self._first_loss:.3g} to {total:.3g}")
 
     def _judge(
         self,
@@ -432,6 +451,8 @@ class TrainingWatch:
             "not begun": "the network answers all images alike, and the learning rate is probably too small to change "
             "that soon; raise it, or put normalisation between the layers (while a warm-up still raises it, wait)",
             "stalled": "the learning rate is probably too small or too large; check also that labels belong to images",
+            "not finite": "the learning rate is probably too large, or an image of an earlier batch was not finite; "
+            "lower it, clip the gradient's norm, or look for NaN and infinity in the images",
         }.get(cause, "the learning rate is probably too large; lower it, or clip the gradient's norm")
         self._warning(f"training has {_SAID[cause]} after {self.batches} batches: {seen}; {remedy}.")
 

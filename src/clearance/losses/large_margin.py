@@ -149,11 +149,11 @@ class LargeMarginLoss(Loss):
             rivals than asked for, or an activation is missing or has no graph.
         TypeError: If `distance` is something else.
 
-    ``every`` and quantiles count steps by ``after_step``, which your own loop must call as ``fit`` does. In your own
-    loop, ``loss.total.backward(inputs=[p for p in model.parameters() if p.requires_grad])`` saves the gradient at the
-    images, which is not used. Batch normalisation in training mode couples samples, so their gradients are mixed (as
-    in the published code), and under checkpointing every sweep updates its statistics once more. Dropout does not
-    matter: sweeps use the masks of the forward pass.
+    ``every`` and quantiles count steps by ``after_step``, which your own loop must call as ``fit`` does. There
+    ``total.backward(inputs=[p for p in [*model.parameters(), *criterion.parameters()] if p.requires_grad])`` saves the
+    gradient at the images, which is not used. Batch normalisation in training mode couples samples, so their gradients
+    are mixed (as in the published code), and under checkpointing every sweep updates its statistics once more. Dropout
+    does not matter: sweeps use the masks of the forward pass.
 
     Misleads where activations can grow: a hidden layer's margin is met by inflating that layer.
     The unit ``"spread"``, normalisation or weight decay prevent that. With ``"softmax"``, a saturated network

@@ -576,8 +576,8 @@ def _check_reached(activations: Mapping[str, Tensor], gradients: Sequence[Tensor
         if gradient is None:
             raise ValueError(
                 f"layer {name!r} must affect the logits, because its distance needs a gradient; got none. Name a layer "
-                "before the head whose output is not detached; nn.DataParallel and torch.compile return copies, so "
-                "do not use them here."
+                "before the head whose output is not detached; nn.DataParallel returns copies, so do not use it "
+                "here."
             )
 
 

@@ -41,8 +41,9 @@ def wrap(
 
     The cut is proved on `example` in evaluation mode: head(features(x)) equals the module's own output to
     the bit, or it is refused with the reason. The classifier shares the module's weights, buffers and
-    submodules, nothing is copied: training or moving one trains or moves the other, and `train()` and
-    `eval()` reach the shared submodules. The module itself works as before.
+    submodules: training or moving one trains or moves the other. Call `train()` and `eval()` on the classifier: the
+    modules that contain the head are copies, with a mode of their own, and a layer that is replaced in the module later
+    is not seen. The module itself works as before.
 
     The output may also be an object or dictionary with `logits`, as from Hugging Face's models. Of several tensors
     (two heads, an auxiliary one), the logits are those that the named `head` makes. A head may read maps

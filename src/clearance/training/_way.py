@@ -113,6 +113,30 @@ def check_loss(loss: object) -> None:
         )
 
 
+def check_moved(moved: Iterable[nn.Parameter]) -> None:
+    """Raise ValueError if none of these parameters can be trained."""
+    if not any(parameter.requires_grad for parameter in moved):
+        raise ValueError(
+            "there is nothing to train: this way of training has no parameters to move, or all of them are frozen "
+            "(`requires_grad`)."
+        )
+
+
+def check_optimizer(optimizer: object, moved: Iterable[nn.Parameter]) -> None:
+    """Raise for what is no optimiser of one backward pass, or has none of the parameters that a step should move."""
+    if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, torch.optim.LBFGS):
+        raise TypeError(
+            "`optimizer` must be, or make, an optimiser of torch that steps after one backward pass; got "
+            f"{type(optimizer).__name__}. Use another, such as torch.optim.SGD(way.trainable(model), lr=0.05)."
+        )
+    held = {id(one) for group in optimizer.param_groups for one in group["params"]}
+    if not held & {id(one) for one in moved if one.requires_grad}:
+        raise ValueError(
+            "`optimizer` must hold the parameters that a step moves; got one with none of them. Make it of "
+            "way.trainable(model)."
+        )
+
+
 def check_batch(images: Tensor, labels: Tensor, data: ImageSet) -> None:
     """Raise ValueError unless the batch holds images in [0, 1] and a class of `data` for each.
 

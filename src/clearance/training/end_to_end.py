@@ -25,6 +25,8 @@ from clearance.training._way import (
     backward_to,
     check_batch,
     check_loss,
+    check_moved,
+    check_optimizer,
 )
 from clearance.training.trades import TRADES
 
@@ -130,6 +132,8 @@ class _EndToEndTraining(Training):
         self.generators = generators
         self._steps = 0
         self._moved = list(way.trainable(model))
+        check_moved(self._moved)
+        check_optimizer(optimizer, self._moved)
         copy_from_first(model, way.loss)
 
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:

@@ -3,6 +3,7 @@
 import logging
 import math
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -37,7 +38,7 @@ from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions
 from clearance.runs import RunDirectory
 from clearance.runs.directory import RUN
-from clearance.training._way import Training, WayOfTraining
+from clearance.training._way import Training, WayOfTraining, check_moved, check_optimizer
 from clearance.training.batch_norm import frozen_layers
 from clearance.vocabulary import Outcome, Status
 
@@ -750,6 +751,7 @@ def fit(
     model.to(place)
     way.loss.to(place)
     way.loss._watch_anew()
+    _say_whose_state(way.loss, model)
     stepper = _stepper(model, way, optimizer, limits)
     session = Session(
         model=model,
@@ -786,6 +788,19 @@ def fit(
             return run_session(session, SharedRun(run), checkpoint_every, on_step, on_epoch)
 
 
+_TRAINED: "weakref.WeakKeyDictionary[Loss, weakref.ref[Classifier]]" = weakref.WeakKeyDictionary()
+
+
+def _say_whose_state(loss: Loss, model: Classifier) -> None:
+    """Say that a loss goes on with what it has learned of another network."""
+    before, _TRAINED[loss] = _TRAINED.get(loss), weakref.ref(model)
+    if before is not None and before() is not model and loss.state_dict():
+        _warn(
+            "the loss goes on with the state of another network's training (%s); give each network a new one",
+            ", ".join(loss.state_dict()),
+        )
+
+
 def _check_resumable(run_dir: Path, fingerprint: Any) -> None:
     """Raise ValueError if the run was started and a part of its code cannot be compared with the present code."""
     if (missing := unsourced(fingerprint)) and (run_dir / RUN).exists():
@@ -819,17 +834,9 @@ def _stepper(
 ) -> Optimizer:
     """The optimiser of the trained parameters, with both bounds."""
     moved = list(way.trainable(model))
-    if not any(parameter.requires_grad for parameter in moved):
-        raise ValueError(
-            "there is nothing to train: this way of training has no parameters to move, or all of them are frozen "
-            "(`requires_grad`)."
-        )
+    check_moved(moved)
     stepper = optimizer(moved)
-    if not isinstance(stepper, Optimizer) or isinstance(stepper, torch.optim.LBFGS):
-        raise TypeError(
-            "`optimizer` must make an optimiser of torch that steps after one backward pass; got "
-            f"{type(stepper).__name__}. Use another, such as partial(torch.optim.SGD, lr=0.05)."
-        )
+    check_optimizer(stepper, moved)
     stepped = [p for group in stepper.param_groups for p in group["params"]]
     spread = {"raw_log_variance", "covariance_root"} if isinstance(model.head, GaussianMixture) else set()
     spreads = {id(value) for name, value in model.head.named_parameters() if name in spread}

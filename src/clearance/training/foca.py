@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -33,6 +33,8 @@ from clearance.training._way import (
     backward_to,
     check_batch,
     check_loss,
+    check_moved,
+    check_optimizer,
 )
 from clearance.training.batch_norm import BatchNormPolicy, head_batch_statistics, recalibrate_batch_norm
 
@@ -81,8 +83,8 @@ class FOCA(WayOfTraining):
 
     A weak head that diverges is left out of its steps and counted. Weak heads read features in a unit that is at
     least that of the first features drawn (see GradientHeads); a run that starts from a trained network uses that
-    network's features. Under torch.distributed each process draws its own heads from its own streams, and only
-    gradients of the extractor are averaged.
+    network's features. Under torch.distributed each process draws its own heads from its own streams. ``step`` averages
+    gradients of the extractor; with ``loss`` your DistributedDataParallel does, if it was made with a frozen head.
 
     >>> FOCA(per_class=1).reuse
     1
@@ -203,12 +205,13 @@ class FOCATraining(Training):
         self.steps = self.drawn_heads = self.diverged_heads = 0
         # batches of the step in progress; None for one without heads
         self._seen: list[tuple[Outputs, Tensor] | None] = []
-        self._warned_of_heads = self._warned_of_mode = False
+        self._warned_of_heads = self._warned_of_mode = self._said_forgotten = False
         self.heads: HeadStack | None = None
         self.first_unit: Tensor | None = None
         self._moved = list(way.trainable(model))
+        check_moved(self._moved)
         if optimizer is not None:
-            _check_moves(optimizer, self._moved)
+            check_optimizer(optimizer, self._moved)
         copy_from_first(model, way.loss)
 
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
@@ -246,6 +249,7 @@ class FOCATraining(Training):
                 DistributedDataParallel, which then averages the gradients.
         """
         check_batch(images, labels, self.data)
+        self._check_place(model)
         self.model.unfinished = "FOCA"
         self._warn_of_evaluation_mode()
         place = self.steps % self.way.reuse
@@ -262,10 +266,11 @@ class FOCATraining(Training):
         outputs: Outputs = call(images, layers=loss.layers, head=heads)
         terms = _loss_over_heads(loss, outputs, labels, heads)
         self._seen.append((outputs.detached(), labels))
-        if len(self._seen) == self.FORGOTTEN:
+        if len(self._seen) == self.FORGOTTEN and not self._said_forgotten:
+            self._said_forgotten = True
             warnings.warn(
-                f"the weak heads are the same for {self.FORGOTTEN} batches, all of which are kept in memory; call "
-                "after_step() after each step of the optimiser.",
+                f"the weak heads are the same for {self.FORGOTTEN} batches, all of which are kept in memory; unless "
+                "one step accumulates as many, call after_step() after each step of the optimiser.",
                 TrainingWarning,
                 stacklevel=2,
             )
@@ -354,6 +359,21 @@ class FOCATraining(Training):
         self.batches.pool.load_state_dict(state["pool"], self._device)
         self.weakness.load_state_dict(state["weakness"], self._device)
 
+    def _check_place(self, model: object) -> None:
+        if device_of(self.model) != self._device:
+            raise ValueError(
+                f"FOCA must start with the model on its device; got one that was started on {self._device} and is on "
+                f"{device_of(self.model)}. Move the model first."
+            )
+        if isinstance(model, nn.parallel.DistributedDataParallel) and any(
+            one.requires_grad for one in self.model.head.parameters()
+        ):
+            raise ValueError(
+                "the head must be frozen before DistributedDataParallel is put around the model, which waits for a "
+                "gradient of every parameter that needs one; got one that needs them. Write "
+                "model.head.requires_grad_(False) first."
+            )
+
     def _draw_heads(self) -> HeadStack | None:
         for _ in range(1 + self.REDRAWS):
             features, labels = self.batches.draw(self.way.heads, self.way.per_class)
@@ -425,19 +445,6 @@ def _check_precision(head: nn.Module) -> None:
         raise TypeError(
             f"FOCA trains weak heads in float32 or float64; got a head in {', '.join(sorted(low))}. Convert the model "
             "with model.float(), and ask for mixed precision with Execution(autocast=torch.bfloat16)."
-        )
-
-
-def _check_moves(optimizer: torch.optim.Optimizer, moved: Sequence[nn.Parameter]) -> None:
-    """Raise ValueError for an optimiser with none of the parameters that a step should move."""
-    wanted, held = (
-        set(map(id, moved)),
-        {id(one) for group in optimizer.param_groups for one in group["params"]},
-    )
-    if not wanted & held:
-        raise ValueError(
-            "`optimizer` must hold the extractor's parameters; got one with none of them. Make it of "
-            "way.trainable(model)."
         )
 
 
