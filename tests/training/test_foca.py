@@ -1020,14 +1020,14 @@ def test_a_parallel_model_must_have_been_made_with_a_frozen_head(data, make_mode
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
     try:
         model = make_model()
-        training, batch = FOCA(per_class=2).start(model, data), data.batch(torch.arange(8))
+        training, (images, labels) = FOCA(per_class=2).start(model, data), data.batch(torch.arange(8))
         parallel: Any = nn.parallel.DistributedDataParallel(model)
         with pytest.raises(ValueError, match="the head must be frozen before DistributedDataParallel"):
-            training.loss(*batch, parallel)
+            training.loss(images, labels, parallel)
         model.head.requires_grad_(requires_grad=False)
         parallel = nn.parallel.DistributedDataParallel(model)
         for _ in range(2):
-            training.loss(*batch, parallel).total.backward()
+            training.loss(images, labels, parallel).total.backward()
             training.after_step()
     finally:
         torch.distributed.destroy_process_group()

@@ -18,7 +18,7 @@ except ImportError as error:
     raise ImportError("this needs transformers: pip install transformers accelerate.") from error
 
 _SLACK = 0.01  # rounding of pixels, on both sides of [0, 1]
-_STATE = "clearance.pt"
+_STATE = "loss_state.pt"
 
 
 class TrainsClassifier:
@@ -38,7 +38,7 @@ class TrainsClassifier:
     Raises:
         ValueError: If the Trainer is given another loss, smoothed labels or gradient checkpointing.
 
-    Checkpoints hold the state of the loss, and FOCA's, as ``clearance.pt``. Under FOCA the head is trained when
+    Checkpoints hold the state of the loss, and FOCA's, as ``loss_state.pt``. Under FOCA the head is trained when
     training ends; evaluations and checkpoints before that have an untrained one. ::
 
         class ClassifierTrainer(TrainsClassifier, Trainer): ...
