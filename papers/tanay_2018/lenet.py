@@ -63,8 +63,8 @@ def measured_network(task: Tree, root: str | None, folder: str) -> Tree:
     """
     result, train, test = trained(task, root, folder)
     found = [audit(result.model, train, test, task["seed"]) for audit in (Accuracy(), WeightScale())]
-    measured = [m for one in found for m in one.measurements]
     filters = result.model.state_dict()["extractor.conv1.weight"][:, 0]
+    measured = [*(m for one in found for m in one.measurements), *smoothness(filters)]
     return {
         "records": [one.to_json() for one in _records([*measured, _gap(measured, len(test))], task)],
         "status": str(result.status),
@@ -72,6 +72,31 @@ def measured_network(task: Tree, root: str | None, folder: str) -> Tree:
         "history": result.history,
         "filters": filters.tolist(),
     }
+
+
+def smoothness(filters: Tensor) -> list[Measurement]:
+    """Two numbers of filters (n, H, W): white noise has 1.13 and 0.20; of filters that are not finite there are none.
+
+    The *total variation* is the mean step from a weight to its neighbours, over the root mean square of the filter's
+    weights. The *low-frequency share* is that of the energy of its Fourier transform below 0.25 cycles per pixel, half
+    of what pixels can show. Both are means over the filters that are not 0.
+    """
+    some = filters.double()[filters.flatten(1).ne(0).any(dim=1)]
+    if not len(some) or not bool(some.isfinite().all()):
+        return []
+    steps = torch.cat([some.diff(dim=1).flatten(1), some.diff(dim=2).flatten(1)], dim=1).abs().mean(dim=1)
+    variation = steps / some.flatten(1).square().mean(dim=1).sqrt()
+    energy = torch.fft.fft2(some, s=(64, 64)).abs().square()
+    frequency = torch.fft.fftfreq(64, dtype=torch.float64)
+    low = torch.hypot(frequency[:, None], frequency[None]) < 0.25
+    share = energy[:, low].sum(dim=1) / energy.flatten(1).sum(dim=1)
+    count = len(some)
+    return [
+        Measurement("filters", "total_variation", float(variation.mean()), "", count, better="neither"),
+        Measurement(
+            "filters", "low_frequency_share", float(share.mean()), "fraction", count, better="neither"
+        ),
+    ]
 
 
 def _gap(measured: Iterable[Measurement], count: int) -> Measurement:
@@ -320,6 +345,8 @@ NETWORK_ROWS = (
         SeedRow(f"RMS of {name}", "weight_scale", "weight_rms", {"layer": k}, quoted)
         for name, k, quoted in LAYERS
     ),
+    SeedRow("total variation of Conv1's filters (white noise: 1.13)", "filters", "total_variation"),
+    SeedRow("share of their energy at low frequencies (white noise: 20 %)", "filters", "low_frequency_share"),
     SeedRow("size of the logits", "weight_scale", "logit_scale"),
     SeedRow("calibration temperature", "weight_scale", "temperature", {"by": "likelihood"}),
     SeedRow("training images still active", "weight_scale", "active_share"),

@@ -14,7 +14,7 @@ from clearance.vocabulary import Measurement
 from papers.engine.reproduce import reproduce
 from papers.engine.study import StudyRequest
 from papers.tanay_2018 import lenet, networks
-from papers.tanay_2018.lenet import attacked_network, error_curves, paired_lengths
+from papers.tanay_2018.lenet import attacked_network, error_curves, paired_lengths, smoothness
 from papers.tanay_2018.seed_tables import SeedRow, factor_in_words, table
 from studies.small_runs import write_idx  # on pytest's path
 
@@ -252,3 +252,23 @@ class TestTables:
         assert factor_in_words(self.records(), norm, high, low).startswith("2.0×")
         assert factor_in_words(self.records(), norm, high, ("none", {})) == "no ratio"
         assert "norm |" not in table(self.records(), [SeedRow("norm", "b", "norm")], {"low": low})
+
+
+def test_smoothness_is_that_of_known_filters_whatever_their_size():
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(4000, 5, 5, generator=generator)
+    rows, columns = torch.meshgrid(torch.arange(5), torch.arange(5), indexing="ij")
+    board = (1.0 - 2 * ((rows + columns) % 2))[None]
+    found = {
+        name: [one.value for one in smoothness(size * some)]
+        for size in (1.0, 0.01)
+        for name, some in (("noise", noise), ("board", board), ("flat", torch.ones(3, 5, 5)))
+    }
+    assert found["noise"] == pytest.approx(
+        [2 / math.pi**0.5, math.pi / 16], rel=0.03
+    )  # a disc's share of a square
+    assert found["board"][0] == pytest.approx(2.0)
+    assert found["board"][1] < 0.1
+    assert found["flat"][0] == 0.0
+    assert found["flat"][1] > 0.8
+    assert smoothness(torch.zeros(2, 5, 5)) == smoothness(torch.full((2, 5, 5), torch.nan)) == []
