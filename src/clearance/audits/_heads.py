@@ -5,6 +5,7 @@ from torch import Tensor
 
 from clearance._precision import at_least_float32
 from clearance.audits._audit import Subject
+from clearance.data import ImageSet
 from clearance.heads.scale import feature_unit
 
 
@@ -23,9 +24,15 @@ def are_a_cloud(*clouds: Tensor) -> bool:
     return all(bool(one.isfinite().all()) and bool((one != one[0]).any()) for one in clouds)
 
 
-def check_spread(labels: Tensor, split: str) -> None:
-    """Raise ValueError unless some class has two images: without, every class would pass for a point."""
-    if int(torch.bincount(labels).max()) < 2:
+def check_spread(data: ImageSet, split: str) -> None:
+    """Raise ValueError unless every class has an image, and some class two: else every class would pass for a point."""
+    counts = torch.bincount(data.labels, minlength=data.class_count)
+    if absent := [name for name, count in zip(data.classes, counts.tolist(), strict=True) if not count]:
+        raise ValueError(
+            f"`{split}` must have an image of every class; got none of {', '.join(absent[:5])}. Give some, or leave "
+            "the audit out."
+        )
+    if int(counts.max()) < 2:
         raise ValueError(
             f"`{split}` must have at least two images of a class, for a spread within classes; got one of each. Give "
             "more, or leave the audit out."

@@ -57,7 +57,7 @@ class ClassScatter(Audit):
 
 def _ratios(features: Tensor, data: ImageSet, split: str) -> list[Measurement]:
     classes, labels = data.class_count, data.labels
-    check_spread(labels, split)
+    check_spread(data, split)
     if are_a_cloud(features):
         cloud = class_scatter(features, labels, classes)
         # 0 / 0 is a pair of classes in one point

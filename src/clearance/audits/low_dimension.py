@@ -75,6 +75,7 @@ class LowDimension(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Directions that set classes apart, then spectra, then pictures."""
+        check_spread(subject.test, "test")
         lines = _Lines(subject) if are_a_cloud(subject.train_features, subject.test_features) else None
         whole = lines is not None
         found = [
@@ -139,7 +140,6 @@ class _Lines:
 
 def _dimensions(subject: Subject, *, whole: bool) -> Iterator[Measurement]:
     features, labels, classes = subject.test_features, subject.test.labels, subject.classes
-    check_spread(labels, "test")
     width, counts = features.shape[1], torch.bincount(labels, minlength=classes)
     shares, ranks = torch.zeros(classes), torch.full((classes,), float(width))
     overall = float(width)

@@ -118,7 +118,7 @@ class NeuralCollapse(Audit):
 def _of_split(subject: Subject, split: str, *, whole: bool) -> list[Measurement]:
     features = subject.test_features if split == "test" else subject.train_features
     data = subject.test if split == "test" else subject.train
-    check_spread(data.labels, split)
+    check_spread(data, split)
     context = {"split": split}
     if whole:
         values = _values(subject, features, data.labels)

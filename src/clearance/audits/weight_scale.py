@@ -97,7 +97,7 @@ class WeightScale(Audit):
         share = float(active.sum()) / float(right.sum()) if bool(right.any()) else 1.0
         share = 1.0 if bool(logits.isnan().any()) else share
         context: dict[str, Scalar] = {"split": "train", "threshold": self.threshold}
-        return _number("active_share", share, len(labels), "fraction", context)
+        return _number("active_share", share, max(int(right.sum()), 1), "fraction", context)
 
 
 @dataclass(frozen=True)

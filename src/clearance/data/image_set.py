@@ -483,6 +483,10 @@ def check_classes(classes: Sequence[str]) -> None:
     broken = [name for name in classes if name != name.encode("utf-8", "replace").decode("utf-8")]
     if broken:
         raise ValueError(f"`classes` must be text that UTF-8 can hold; got {broken[0]!a}. Rename it.")
+    if taken := set(classes) & {"all", "mean", "no class"}:
+        raise ValueError(
+            f"`classes` must not be called 'all', 'mean' or 'no class', which results need; got {taken}."
+        )
     if len(classes) < 2:
         raise ValueError(f"images must be of at least 2 classes; got only {classes!r}.")
     if len(set(classes)) < len(classes):

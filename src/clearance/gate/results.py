@@ -476,6 +476,9 @@ def _decided(
 
 
 def _why_not(tolerance: Tolerance, last: Values, now: Values, common: int) -> str:
+    numbers = [number for found in (last, now) for number in found.seeds.values()]
+    if not all(map(math.isfinite, numbers)):
+        return "some of its numbers are infinite"
     if tolerance.relative and common > 1:
         return "a share can only be taken of numbers above 0"
     if last.images and now.images:

@@ -166,6 +166,11 @@ def firsts(findings: Findings, audit: str, name: str, **context: Any) -> dict[st
     return {method: found[method] for method in findings.methods if method in found}
 
 
+def of_method(title: str, method: str, findings: Findings) -> str:
+    """A title with the method that it is of, if there are several."""
+    return title if len(findings.methods) == 1 else f"{title}, {method_name(method)}"
+
+
 def drawn_firsts(
     findings: Findings, records: dict[str, ExhibitRecord], draw: Draw, what: str
 ) -> list[Picture]:

@@ -9,7 +9,7 @@ from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, 
 from clearance.report.drawing import draw
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
-from clearance.report.pictures import drawn_firsts, firsts
+from clearance.report.pictures import drawn_firsts, firsts, of_method
 from clearance.report.tables import Compact, Line, mean
 
 AUDIT = "common_corruptions"
@@ -100,7 +100,7 @@ def _table(findings: Findings, method: str) -> Compact | None:
     foot = Markup("Without corruption: {} of {} images. 95 % Wilson intervals.").format(
         with_ends(clean), data(clean.n, "count")
     ) if clean else ""  # fmt: skip
-    title = "Error by severity" if len(findings.methods) == 1 else f"Error by severity, {method}"
+    title = of_method("Error by severity", method, findings)
     return Compact(
         title, [str(severity) for severity in severities], lines, foot, _files(findings, method), "Corruption"
     )

@@ -7,7 +7,7 @@ from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Finding, Section, Term, with_ends
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
-from clearance.report.pictures import Gallery, Shot, as_image, firsts, table_of
+from clearance.report.pictures import Gallery, Shot, as_image, firsts, of_method, table_of
 from clearance.report.tables import of_exhibit
 
 AUDIT = "label_suspects"
@@ -85,17 +85,17 @@ def labels_section(findings: Findings) -> Section | None:
     if findings.row("mean", AUDIT, "worst_pair") is None:
         return None
     tables = [
-        of_exhibit(record, title, head, LINES, record.exhibit.caption)
+        of_exhibit(record, of_method(title, method, findings), head, LINES, record.exhibit.caption)
         for name, title, head in (
             ("pairs", "Classes that look like another", "Given"),
             ("suspects", "Suspects", "Set"),
         )
-        for record in firsts(findings, AUDIT, name).values()
+        for method, record in firsts(findings, AUDIT, name).items()
         if next(iter(record.exhibit.columns.values()))
     ]
     pictures = [
-        Gallery("The surest suspects", _shots(record))
-        for record in firsts(findings, AUDIT, "pictures").values()
+        Gallery(of_method("The surest suspects", method, findings), _shots(record))
+        for method, record in firsts(findings, AUDIT, "pictures").items()
     ]
     return Section(PAGE.title, [_TEXT], [*tables, *pictures])
 

@@ -1,6 +1,7 @@
 """The page on the images that are wrong, with the images themselves."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from markupsafe import Markup, escape
 
@@ -9,7 +10,7 @@ from clearance.records.store import Report, exhibit_file
 from clearance.report.audit_page import AuditPage, Finding, Section, Term, with_ends
 from clearance.report.findings import Findings
 from clearance.report.numbers import data, printed
-from clearance.report.pictures import Gallery, Shot, as_image, firsts
+from clearance.report.pictures import Gallery, Shot, as_image, firsts, of_method
 from clearance.report.tables import Compact, Line
 
 AUDIT, TITLE = "mistakes", "Confident mistakes"
@@ -60,13 +61,17 @@ def class_gallery(findings: Findings, name: str) -> list[Gallery]:
 def mistakes_section(findings: Findings) -> Section | None:
     """A gallery of the most confident mistakes, and one for each pair."""
     shown = [
-        Gallery("The most confident mistakes", _shots(record)[:IN_DETAIL])
-        for record in firsts(findings, AUDIT, "confident").values()
+        Gallery(of_method("The most confident mistakes", method, findings), _shots(record)[:IN_DETAIL])
+        for method, record in firsts(findings, AUDIT, "confident").items()
     ]
-    shown += [each for record in firsts(findings, AUDIT, "pairs").values() for each in _of_pairs(record)]
+    shown += [
+        replace(each, title=of_method(each.title, method, findings))
+        for method, record in firsts(findings, AUDIT, "pairs").items()
+        for each in _of_pairs(record)
+    ]
     listed = [
-        table
-        for record in firsts(findings, "performance", "answers").values()
+        replace(table, title=of_method(table.title, method, findings))
+        for method, record in firsts(findings, "performance", "answers").items()
         if (table := _wrong_files(record)) is not None
     ]
     return Section(PAGE.title, [WHAT], [*shown, *listed]) if shown else None

@@ -188,10 +188,10 @@ def _of_runs(findings: Findings) -> list[ExhibitRecord]:
 
 SIZE = (5.9, 3.9)
 WHAT = (
-    "Errors after every pass through the training images. Solid: test images, whose labels are right. Dashed: "
-    "validation images kept out of training, with the same share of wrong labels. A solid line that rises again "
-    "shows that the network begins to memorise wrong labels."
+    "Errors after every pass through the training images. Solid: test images, whose labels are right. A solid line "
+    "that rises again shows that the network begins to memorise wrong labels."
 )
+DASHED = "Dashed: validation images kept out of training, with the same share of wrong labels."
 NOT_MEANT = (
     "Nothing was chosen on the test images: every other number on this page is from the last epoch. The table shows"
     " what stopping at the lowest validation error (the lowest dashed point) would have given."
@@ -206,11 +206,13 @@ def epochs_section(findings: Findings) -> Section | None:
     varied = conditions(findings)
     drawn = [_picture(findings, record, place, condition) for place, condition in enumerate(varied)]
     tables = [table for condition in varied if (table := _table(findings, condition)) is not None]
-    return Section("Epoch by epoch", [WHAT, NOT_MEANT] if tables else [WHAT], [Row(drawn), *tables])
+    said = [WHAT, *([DASHED] if "validation" in record.exhibit.columns["images"] else [])]
+    return Section("Epoch by epoch", [*said, NOT_MEANT] if tables else said, [Row(drawn), *tables])
 
 
 def _picture(findings: Findings, record: ExhibitRecord, place: int, condition: Condition) -> Picture:
     rows = [row for row in rows_of(record) if row["condition"] == place]
+    validated = [row for row in rows if row["images"] == "validation"]
     drawn = bands(
         [row for row in rows if row["images"] == "test"],
         "epoch",
@@ -218,9 +220,10 @@ def _picture(findings: Findings, record: ExhibitRecord, place: int, condition: C
         ("epoch", "wrong"),
         size=SIZE,
         percent=True,
-        dashed=[row for row in rows if row["images"] == "validation"],
+        dashed=validated,
     )
-    caption = f"Solid: test images. Dashed: validation images. {record.exhibit.caption}".strip()
+    dashed = "Dashed: validation images. " if validated else ""
+    caption = f"Solid: test images. {dashed}{record.exhibit.caption}".strip()
     name = _condition_name(condition)
     shown = picture(findings, drawn, f"{name.striptags()}. {caption}" if name else caption, [record])
     # the numbers of a condition are marked as such, as all numbers of a page are
