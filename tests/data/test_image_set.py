@@ -9,6 +9,7 @@ from scipy.stats import chi2
 from torch.utils.data import DataLoader
 
 from clearance.data import Augmentation, ImageSet, gaussian_images
+from clearance.data.intake import open_images
 from clearance.data.stratified import draw_quota, stratified_quota
 from clearance.data.subsets import draw_classes, split_classes
 from clearance.data.synthetic import GaussianClasses
@@ -260,6 +261,19 @@ def test_a_single_class_is_left_out():
     without = data.subset((data.labels != 2).nonzero().flatten())
     with pytest.raises(ValueError, match="every class must have at least one image; got none of '2'"):
         split_classes(without, (2,))
+
+
+def test_images_of_a_folder_keep_their_names_where_classes_are_left_out(tmp_path):
+    from PIL import Image
+
+    for name in "abcd":
+        (tmp_path / name).mkdir()
+        for k in range(2):
+            Image.new("L", (4, 4), 10 * k).save(tmp_path / name / f"{k}.png")
+    data = open_images(f"folder:{tmp_path}", cache=tmp_path / "cache")
+    for part in split_classes(data, (2,)):
+        names = [part.name_of(row) for row in range(len(part))]
+        assert [name.split("/")[-2] for name in names] == [part.classes[k] for k in part.labels.tolist()]
 
 
 def test_draws_follow_the_seed_and_vary():

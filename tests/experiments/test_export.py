@@ -4,6 +4,7 @@ import ast
 import copy
 import importlib.util
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -121,6 +122,16 @@ def test_without_a_threshold_it_does_not_say_that_an_image_is_like_the_training_
     model = cl.wrap(module, example=test.images[:4], verbose=False)
     export(Subject(model, cl.load_dataset("digits"), test), [], tmp_path)
     assert [usual for _, _, usual in reader(tmp_path)(module, tmp_path)(test.images)] == [None] * 5
+
+
+def test_too_few_images_of_many_classes_have_no_threshold(tmp_path):
+    module, train = trained(), cl.load_dataset("digits")
+    rows = torch.cat([(train.labels == k).nonzero().flatten()[:3] for k in range(10)] * 2)[:39]
+    model = cl.wrap(module, example=train.images[:4], verbose=False)
+    known = OutOfDistribution().fitted(Subject(model, train, train.subset(rows)))[1]
+    said = export(Subject(model, train, train.subset(rows)), [], tmp_path)
+    assert ("threshold" in said) == math.isfinite(known)
+    assert "Infinity" not in (tmp_path / "deploy.json").read_text()
 
 
 def test_a_head_without_one_module_of_features_needs_no_folder(tmp_path):

@@ -342,6 +342,15 @@ def test_fit_warns_as_a_plain_loop_does():
         )
 
 
+def test_a_part_of_a_sum_is_watched_where_it_is_called_alone():
+    part, logits = CrossEntropyLoss(), torch.full((8, 3), torch.nan, requires_grad=True)
+    with pytest.warns(TrainingWarning) as said:
+        SumLoss({"one": part})(logits, torch.arange(8) % 3)
+    assert len(said) == 1
+    with pytest.warns(TrainingWarning, match="without numbers"):
+        part(logits, torch.arange(8) % 3)
+
+
 class Soft(Loss):
     """Cross-entropy with mixed labels, and its own size."""
 

@@ -117,7 +117,7 @@ def transfer_matrix(
         return [float((~row).double().mean()) for row in wrong]
 
     for model in targets.values():
-        Batch.checked(model, images, labels, None, attack.bounds, attack.chunk)
+        labels = Batch.checked(model, images, labels, None, attack.bounds, attack.chunk).labels
     made = [attack.perturbed(model, images, labels) for model in sources.values()]
     rows = torch.tensor([accuracies(shown) for shown in made], dtype=torch.float64)
     clean = torch.tensor(accuracies(images.detach()), dtype=torch.float64)

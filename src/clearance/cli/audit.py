@@ -259,11 +259,11 @@ class AuditCommand:
 
     def _with_exact_command(self, recipe: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of a report with the command as it was typed: the terminal may show folders of this machine."""
-        left = recipe.get("audits_left_out")
+        from clearance.records.record import IMPOSSIBLE
+
+        left = [one["audit"] for one in recipe.get("audits_left_out", ()) if one["why"] != IMPOSSIBLE]
         return (
-            {**recipe, "audits_left_out_command": command(self, [one["audit"] for one in left], exact=True)}
-            if left
-            else dict(recipe)
+            {**recipe, "audits_left_out_command": command(self, left, exact=True)} if left else dict(recipe)
         )
 
     def _card(self, console: "Console") -> "Card":
@@ -414,7 +414,8 @@ def command(options: "AuditCommand", more: Sequence[str] | None = None, *, exact
     flags = {"--black-box": options.black_box, "--no-include-images": not options.include_images}
     words += [flag for flag, given in flags.items() if given]
     if more is not None:
-        return shlex.join([*words, "--audits", ",".join(more), "--out", f"{path(options.out)}-more"])
+        out = f"{path(options.out)}-more" if options.out.name else "more"
+        return shlex.join([*words, "--audits", ",".join(more), "--out", out])
     words += [] if options.audits is None else ["--audits", options.audits]
     words += [] if options.budget is None else ["--budget", options.budget]
     return shlex.join(words)
@@ -446,7 +447,7 @@ def _without_folders(path: str) -> str:
     here = typed.relative_to(Path.cwd()) if typed.is_relative_to(Path.cwd()) else typed
     if here.is_absolute() or ".." in here.parts or path.startswith("~"):
         return without_owner(typed.name)
-    return "/".join(without_owner(part) for part in here.parts)
+    return "/".join(without_owner(part) for part in here.parts) or "."
 
 
 def numbers(option: str, text: str | None) -> tuple[float, ...] | None:

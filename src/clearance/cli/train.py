@@ -106,7 +106,7 @@ class TrainCommand:
         )
         AuditPlan.of_recipe(recipe)  # a wrong setting, before any training
         plan, data = RunPlan(recipe, self.method, self.seed), build_data(recipe)
-        check_draws(recipe, data)
+        check_draws(recipe, data, [self.seed])
         check_networks(recipe, data)
         engine = None if is_launched() else 1
         with listening(console, 1 + len(plan.sources)) as listener:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from clearance._checks import check_count
 from clearance._rng import generator
@@ -115,10 +114,7 @@ def split_classes(data: ImageSet, left_out: Sequence[int]) -> tuple[ImageSet, Im
 def _of_classes(data: ImageSet, chosen: list[int]) -> ImageSet:
     numbers = torch.full((data.class_count,), -1, device=data.labels.device)
     numbers[chosen] = torch.arange(len(chosen), device=data.labels.device)
-    renumbered: Tensor = numbers[data.labels]
-    rows = renumbered >= 0
-    classes, labels = tuple(data.classes[k] for k in chosen), renumbered[rows]
-    if len(chosen) == 1:  # the constructor needs two classes
-        check_every_class_present(labels, classes)
-        return data._derived(images=data.images[rows], labels=labels, classes=classes)
-    return ImageSet(data.images[rows], labels, classes, data.name, data.augmentation)
+    rows = (numbers[data.labels] >= 0).nonzero().flatten()
+    classes, labels = tuple(data.classes[k] for k in chosen), numbers[data.labels[rows]]
+    check_every_class_present(labels, classes)
+    return data.subset(rows)._derived(labels=labels, classes=classes)

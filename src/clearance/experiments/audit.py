@@ -287,7 +287,7 @@ class InMemory:
         others = (
             None if self.unknown is None else unknown_images(self.unknown, data.test, how, normalised=done)
         )
-        fewer = fewer_where_costly(model, data.test, request.audits, request.say)
+        fewer = fewer_where_costly(model, data.test, request)
         plan = AuditPlan.of(request.audits, request.settings, defaults=fewer, unknown=others is not None)
         ready = plan.resolved(test=data.test, unknown=others, images=request.images, slices=request.slices)
         return Target(model, data, ready, request.seed or 0, self.name)
@@ -297,23 +297,22 @@ COSTLY = "minimal_perturbation"  # some 800 passes over each of its images; no o
 WORK = 3_200_000_000  # multiply-adds of one pass over its images: all 200 of a network of 16 million
 
 
-def fewer_where_costly(
-    model: Classifier, test: ImageSet, asked: Sequence[str | Audit] | None, say: Say
-) -> Settings:
+def fewer_where_costly(model: Classifier, test: ImageSet, request: "AuditRequest") -> Settings:
     """Settings with which the search for the smallest change takes fewer images where the network is large.
 
     As many whole batches of the search as `WORK` allows, at least one. The count follows from the network alone, not
-    from the time that it takes here. An audit in `asked` with settings of its own keeps them; `say` is told if there
-    are fewer.
+    from the time that it takes here. A request that says how many images keeps them; its `say` is told if there are
+    fewer.
 
     >>> import torch
     >>> from clearance.data import gaussian_images
     >>> linear = Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3))
-    >>> fewer_where_costly(linear, gaussian_images(), None, print)
+    >>> fewer_where_costly(linear, gaussian_images(), AuditRequest())
     {}
     """
-    own = {one.name for one in asked or () if isinstance(one, Audit)}
-    if COSTLY in own or lacks(model):
+    own = {one.name for one in request.audits or () if isinstance(one, Audit)}
+    said = request.images is not None or "images" in (request.settings or {}).get(COSTLY, {})
+    if COSTLY in own or said or lacks(model):
         return {}
     image = few_images(test, device_of(model))[:1]
     with evaluating(model), torch.no_grad(), FlopCounterMode(display=False) as counter:
@@ -322,7 +321,7 @@ def fewer_where_costly(
     if WORK // work >= MinimalPerturbation.images:
         return {}
     images = max(WORK // work // BATCH, 1) * BATCH
-    say(
+    request.say(
         f"{COSTLY}: {images} images instead of {MinimalPerturbation.images}, for a network of {work / 1e6:.0f} million "
         f"multiply-adds an image; --images {MinimalPerturbation.images} takes them all"
     )

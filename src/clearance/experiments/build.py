@@ -1,7 +1,7 @@
 """Objects from a recipe's numbers: the images of a run, its loss, way of training and optimiser."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -206,10 +206,11 @@ def drawn_data(recipe: Recipe, data: RunData, seed: int) -> RunData:
     return dataclasses.replace(data, train=train, test=test, validation=validation)
 
 
-def check_draws(recipe: Recipe, data: RunData) -> None:
+def check_draws(recipe: Recipe, data: RunData, seeds: Sequence[int] | None = None) -> None:
     """Raise ValueError before any training if a seed cannot have the images that the recipe draws.
 
-    The recipe is as in `drawn_data`; in a class-balanced sample, every class must keep a label.
+    The recipe is as in `drawn_data`; in a class-balanced sample, every class must keep a label. None are the recipe's
+    seeds.
 
     >>> from clearance.data import gaussian_images
     >>> check_draws(Recipe(samples=2), RunData(gaussian_images(class_count=3), gaussian_images(class_count=3)))
@@ -228,7 +229,8 @@ def check_draws(recipe: Recipe, data: RunData) -> None:
         raise ValueError(
             f"`samples` must be at least {classes}, one image of each class; got {count}. Take more."
         )
-    for seed in range(recipe.seeds if recipe.label_noise > 0 else 1):
+    seeds = range(recipe.seeds) if seeds is None else seeds
+    for seed in seeds if recipe.label_noise > 0 else seeds[:1]:
         sizes = torch.bincount(drawn_data(recipe, data, seed).train.labels.cpu(), minlength=classes)
         if int(sizes.min()) == 0:
             lost = data.train.classes[int(sizes.argmin())]

@@ -1,6 +1,7 @@
 """What a deployed model needs from its audit: temperature, out-of-distribution threshold and names of classes."""
 
 import json
+import math
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,11 @@ def export(subject: Subject, findings: list[Findings], folder: Path) -> str:
     if len(subject.test) >= 2 * LEAST and (head := found["head"]) is not None:
         audit = OutOfDistribution()
         known, threshold = audit.fitted(subject)
-        cosine = 1 + threshold  # of a score that is minus half a squared distance on the unit sphere
-        found |= {"neighbours": min(audit.neighbours, len(known)), "threshold": cosine}
-        torch.save(known.float().cpu(), folder / FEATURES)
-        said.append(f"threshold {cosine:.3g} (cosine to features at {head!r})")
+        if math.isfinite(threshold):  # rounded class by class, half of few images may be too few for one
+            cosine = 1 + threshold  # of a score that is minus half a squared distance on the unit sphere
+            found |= {"neighbours": min(audit.neighbours, len(known)), "threshold": cosine}
+            torch.save(known.float().cpu(), folder / FEATURES)
+            said.append(f"threshold {cosine:.3g} (cosine to features at {head!r})")
     write_bytes(folder / SETTINGS, (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
     reader = resources.files("clearance.experiments").joinpath("deployed_reader.py").read_bytes()
     write_bytes(folder / READER, reader)

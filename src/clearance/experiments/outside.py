@@ -143,7 +143,7 @@ class OutsideModel:
             warn_of_absent(data.test)
             unknown = _unknown(self, data, how, cache)
         model, outputs = _classifier(self, module, how, data.test, say)
-        fewer = fewer_where_costly(model, data.test, audits, say) if COSTLY in names else {}
+        fewer = fewer_where_costly(model, data.test, request) if COSTLY in names else {}
         plan = AuditPlan.of(audits, settings, defaults=fewer, unknown=has_unknown)
         chosen = plan.resolved(test=data.test, unknown=unknown, images=request.images, slices=request.slices)
         if _PIXEL_HEADS in names and any(

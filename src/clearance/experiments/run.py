@@ -35,6 +35,7 @@ from clearance.models._running import with_channels_last
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.records.record import LeftOut
 from clearance.runs import check_finished, read_file, write_files
+from clearance.runs.directory import RUN
 from clearance.training import Execution, FitResult, Limits, WayOfTraining, fit
 from clearance.training.fit import Progress
 from clearance.vocabulary import Exhibit, Measurement, Outcome
@@ -347,7 +348,7 @@ def run_method(
         return kept
     folder = None if directory is None else directory / plan.folder
     # of a resumed run the earlier memory is unknown
-    memory = PeakMemory() if own_process and (folder is None or not folder.exists()) else None
+    memory = PeakMemory() if own_process and (folder is None or not (folder / RUN).exists()) else None
     model = _fresh_model(plan, data)
     # a copy: no seed may start from the caller's loss as another seed trained it
     way = copy.deepcopy(plan.way) if plan.way is not None else build_way(plan.settings, model=model)

@@ -50,9 +50,16 @@ class Hosted:
 
     def freeze(self) -> None:
         """Freeze the head until `finish` under FOCA, before the host looks at the parameters."""
+        self.thaw()
         if self.foca is not None:
             self._frozen = [(one, one.requires_grad) for one in self.model.head.parameters()]
             self.model.head.requires_grad_(requires_grad=False)
+
+    def thaw(self) -> None:
+        """Let the head's parameters need gradients as before `freeze`, also after a training that was cut off."""
+        for one, needed in self._frozen:
+            one.requires_grad_(needed)
+        self._frozen = []
 
     def begin(self, saved: Mapping[str, Any] | None = None) -> None:
         """Start, once the model is on its device; `saved` is the `state_dict` of a checkpoint."""
@@ -108,8 +115,7 @@ class Hosted:
         """Train the head that the model keeps, under FOCA."""
         if self.session is not None:
             self.session.finish()
-        for one, needed in self._frozen:
-            one.requires_grad_(needed)
+        self.thaw()
 
 
 class Audits:

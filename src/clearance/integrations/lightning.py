@@ -41,11 +41,14 @@ class TrainsClassifier:
     model: Classifier
     objective: Loss | FOCA
     images: Any = None
+    hosted: Any = None
     _saved: Mapping[str, Any] | None = None
 
     def setup(self, stage: str) -> None:
         """Freeze what is not trained, before Lightning looks at the parameters."""
         super().setup(stage)  # type: ignore[misc]
+        if self.hosted is not None:
+            self.hosted.thaw()
         self.hosted = Hosted(self.objective, self.model, self.images)
         if stage == "fit":
             self.hosted.freeze()

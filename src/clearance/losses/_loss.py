@@ -332,9 +332,9 @@ class TrainingWatch:
         heads = logits.reshape(-1, samples, classes).float()
         entropy = F.cross_entropy(heads.flatten(0, 1), labels.clamp(0, classes - 1).repeat(len(heads)))
         named = heads.argmax(dim=-1)
-        right = (named == labels).double().mean()
-        chosen = F.one_hot(named, classes).double().mean(dim=1).amax(dim=1).mean()
-        own = F.one_hot(labels.clamp(0, classes - 1), classes).double().mean(dim=0).amax()
+        right = (named == labels).float().mean()  # float64 is not there on every device
+        chosen = F.one_hot(named, classes).float().mean(dim=1).amax(dim=1).mean()
+        own = F.one_hot(labels.clamp(0, classes - 1), classes).float().mean(dim=0).amax()
         spread = (heads - heads.mean(dim=1, keepdim=True)).square().mean().sqrt()
         mean = heads.mean(dim=1)
         mean = mean - mean.mean(dim=1, keepdim=True)
@@ -348,7 +348,7 @@ class TrainingWatch:
         moves = logits.new_zeros(()) if subtracted is None else subtracted.abs().amax()
         ends = darkest, brightest, moves
         *judged, least, most, off, darkest, brightest, moves = torch.stack([
-            one.double().to(logits.device)
+            one.float().to(logits.device)
             for one in (total, entropy, right, chosen, own, spread, moved, apart, least, most, off, *ends)
         ]).tolist()  # fmt: skip
         probabilities = least >= 0 and off < _ROUNDING and most < 1 and not self._takes_probabilities

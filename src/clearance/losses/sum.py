@@ -53,8 +53,6 @@ class SumLoss(Loss):
         for name, weight in self.weights.items():
             check_choice("weights", name, parts)
             check_non_negative("weights", weight)
-        for part in parts.values():
-            part._watched = False  # the sum is
         self.parts = nn.ModuleDict(parts)
         self.layers = tuple(dict.fromkeys(layer for part in parts.values() for layer in part.layers))
         self.reads_logits_only = all(part.reads_logits_only for part in parts.values())
@@ -66,13 +64,16 @@ class SumLoss(Loss):
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """The terms of all parts, each with its weight."""
-        return LossTerms(
-            {
-                f"{name}/{term}": self.weights[name] * value
-                for name, part in self.parts.items()
-                for term, value in part(outputs, labels).terms.items()
-            }
-        )
+        terms: dict[str, Tensor] = {}
+        for name, part in self.parts.items():
+            assert isinstance(part, Loss)
+            part._watched = False  # the sum is
+            try:
+                found = part(outputs, labels).terms
+            finally:
+                part._watched = True
+            terms |= {f"{name}/{term}": self.weights[name] * value for term, value in found.items()}
+        return LossTerms(terms)
 
     @torch.no_grad()
     def after_step(self, outputs: Outputs, labels: Tensor) -> None:

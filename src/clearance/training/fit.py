@@ -295,7 +295,7 @@ class Session:
         if not self.way.trains_head:
             return {}
         return {
-            f"{name}_error": float((predictions(self.model, data) != data.labels).double().mean())
+            f"{name}_error": float((predictions(self.model, data) != data.labels).cpu().double().mean())
             for name, data in self.validation.items()
         }
 
@@ -611,7 +611,7 @@ def untrained_reason(
     if (flat := collapse_reason(model, data)) is not None:
         return Outcome.COLLAPSED, flat
     some = data.subset(_some_rows(data, _TRAINING_IMAGES))
-    accuracy = float((predictions(model, some) == some.labels).double().mean())
+    accuracy = float((predictions(model, some) == some.labels).cpu().double().mean())
     largest = float(torch.bincount(some.labels).max()) / len(some)
     chance = 3 * (largest * (1 - largest) / len(some)) ** 0.5
     gain = 1 - label_noise - largest

@@ -587,8 +587,8 @@ class Weakness:
     @torch.no_grad()
     def note(self, logits: Tensor, labels: Tensor) -> None:
         """Count K heads by their logits (K, B, C) for labels (B,)."""
-        accuracy = (logits.argmax(dim=-1) == labels).double().mean(dim=-1)
-        at_chance = (accuracy <= 1 / logits.shape[-1]).double()
+        accuracy = (logits.argmax(dim=-1) == labels).float().mean(dim=-1)
+        at_chance = (accuracy <= 1 / logits.shape[-1]).float()
         sums = torch.stack([accuracy.sum(), at_chance.sum(), accuracy.new_tensor(float(len(accuracy)))])
         self._sums = sums if self._sums is None else self._sums + sums
 
