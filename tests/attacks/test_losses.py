@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from clearance.attacks import FGSM, PGD, SCALE_FREE
-from clearance.attacks.losses import LOSSES, SPREAD_IN_UNITS, TARGETED_LOSSES
+from clearance.attacks.attack import Batch
+from clearance.attacks.losses import LOSSES, SPREAD_IN_UNITS, targeted_dlr
 from digits_nets import Times, digits, network
 
 LABELS, TARGETS = torch.tensor([0, 1, 2, 3, 4]), torch.tensor([3, 0, 4, 1, 2])
@@ -34,19 +35,24 @@ def slow(name, z, y, t=None):
     return loss if t is None else -loss
 
 
+def towards_targets(name, z):
+    """As an attack steers them."""
+    return Batch(lambda images: images, z, LABELS, TARGETS, z.detach()).loss(z, name)
+
+
 @pytest.mark.parametrize("name", list(LOSSES))
 def test_values_are_the_formulas(name):
     away = [slow(name, z, y) for z, y in zip(logits().tolist(), LABELS.tolist(), strict=True)]
     torch.testing.assert_close(LOSSES[name](logits(), LABELS), torch.tensor(away, dtype=torch.float64))
     rows = zip(logits().tolist(), LABELS.tolist(), TARGETS.tolist(), strict=True)
     towards = [slow(name, z, y, t) for z, y, t in rows]
-    found = TARGETED_LOSSES[name](logits(), LABELS, TARGETS)
+    found = towards_targets(name, logits())
     torch.testing.assert_close(found, torch.tensor(towards, dtype=torch.float64))
 
 
 def gradient(name, z, targeted):
     leaf = z.clone().requires_grad_()
-    loss = TARGETED_LOSSES[name](leaf, LABELS, TARGETS) if targeted else LOSSES[name](leaf, LABELS)
+    loss = towards_targets(name, leaf) if targeted else LOSSES[name](leaf, LABELS)
     return torch.autograd.grad(loss.sum(), leaf)[0]
 
 
@@ -130,14 +136,14 @@ def test_two_classes_have_no_third_logit():
     with pytest.raises(ValueError, match=r"at least 3 classes because .* got 2; use 'logit_margin'"):
         LOSSES["dlr"](z, y)
     with pytest.raises(ValueError, match=r"at least 3 classes"):
-        TARGETED_LOSSES["dlr"](z, y, 1 - y)
+        targeted_dlr(z, y, 1 - y)
     with pytest.raises(ValueError, match=r"at least 3 classes"):
         PGD(0.1, loss="dlr")(lambda x: x.flatten(1)[:, :2], torch.rand(3, 1, 2, 2), y)
 
 
 def test_three_classes_have_no_fourth():
     z, y, t = torch.tensor([[4.0, 1.0, 2.0]]), torch.tensor([0]), torch.tensor([2])
-    assert float(TARGETED_LOSSES["dlr"](z, y, t)) == pytest.approx(-2 / 3)
+    assert float(targeted_dlr(z, y, t)) == pytest.approx(-2 / 3)
 
 
 def test_an_unknown_loss_is_refused_with_the_nearest():

@@ -351,7 +351,7 @@ def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match="`neighbours` must be a whole number of at least 1; got 0"):
         Likelihood(neighbours=0)
     one_each = ImageSet(TEST.images[[0, 80, 160]], TEST.labels[[0, 80, 160]], TEST.classes)
-    with pytest.raises(ValueError, match="`test` must have at least 2 images of a class"):
+    with pytest.raises(ValueError, match="`test` must have at least 19 images for a threshold"):
         Likelihood().examine(Subject(pixels(), TRAIN, one_each))
     few = TEST.subset(torch.cat([(TEST.labels == k).nonzero().flatten()[:10] for k in range(3)]))
     with pytest.raises(ValueError, match=r"`test` must have at least 19 images for a threshold .* got 15"):

@@ -5,12 +5,12 @@ import math
 import pytest
 
 from clearance.report.numbers import (
+    POINTS,
     data,
     half_width,
     interval,
     levels,
     points,
-    points_interval,
     printed,
     ratio,
 )
@@ -78,6 +78,6 @@ def test_interval_needs_both_ends():
 
 
 def test_no_form_of_a_number_prints_nan():
-    shown = [points(math.nan), points_interval(math.nan, math.nan), ratio(math.nan), levels(math.nan)]
+    shown = [points(math.nan), interval(math.nan, math.nan, POINTS), ratio(math.nan), levels(math.nan)]
     assert all("not a number" in one.striptags() for one in shown)
-    assert points_interval(-math.inf, math.inf).striptags() == "−∞ to ∞"
+    assert interval(-math.inf, math.inf, POINTS).striptags() == "−∞ to ∞"

@@ -9,7 +9,7 @@ from clearance._checks import check_count, check_fraction, check_positive
 from clearance._precision import at_least_float32
 from clearance.attacks.attack import CHUNK, Attacked, Batch, Model, gradients_of, logits_of, rescored
 from clearance.attacks.balls import as_norm, check_bounds, check_norm, steepest
-from clearance.attacks.losses import targeted_cross_entropy
+from clearance.attacks.losses import cross_entropy
 from clearance.vocabulary import Bounds
 
 
@@ -122,7 +122,7 @@ class TargetedAscent:
 
     def _ascent(self, model: Model, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         def value(logits: Tensor, rows: slice) -> Tensor:
-            return targeted_cross_entropy(logits / self.temperature, targets[rows], targets[rows])
+            return -cross_entropy(logits / self.temperature, targets[rows])
 
         return gradients_of(model, images, value, chunk=self.chunk)
 

@@ -23,7 +23,7 @@ from clearance.attacks.balls import (
     of_all_pixels,
     projected,
 )
-from clearance.attacks.losses import LOSSES, TARGETED_LOSSES, logit_margin, targeted_logit_margin
+from clearance.attacks.losses import LOSSES, logit_margin, targeted_dlr
 from clearance.vocabulary import Bounds
 
 Model = Callable[[Tensor], Tensor]
@@ -339,7 +339,7 @@ class Batch:
         """How near each image is to what the attack wants, (B,): positive where it is broken."""
         if self.targets is None:
             return logit_margin(logits, self.labels)
-        return targeted_logit_margin(logits, self.labels, self.targets)
+        return -logit_margin(logits, self.targets)
 
     def ascent(self, images: Tensor, loss: str, towards: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Logits of changed `images`, and the gradient of the loss named, as :meth:`loss` steers it."""
@@ -360,7 +360,9 @@ class Batch:
         steered = self.targets if towards is None else towards
         if steered is None:
             return LOSSES[name](logits, self.labels[rows])
-        return TARGETED_LOSSES[name](logits, self.labels[rows], steered[rows])
+        if name == "dlr":
+            return targeted_dlr(logits, self.labels[rows], steered[rows])
+        return -LOSSES[name](logits, steered[rows])
 
 
 def _plain(tensor: Tensor) -> Tensor:

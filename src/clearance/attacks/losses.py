@@ -22,8 +22,6 @@ from clearance._precision import at_least_float32
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(logits (B, C), labels (B,)) to (B,)."""
-TargetedLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(logits (B, C), labels (B,), targets (B,)) to (B,)."""
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -79,26 +77,6 @@ def scaled_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return own.scatter(1, labels.unsqueeze(1), -torch.inf).logsumexp(dim=1) - _at(own, labels)
 
 
-def targeted_cross_entropy(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
-    """Log-probability of the target, log softmax(z)[t]; the labels are not read.
-
-    >>> targeted_cross_entropy(torch.zeros(1, 2), torch.tensor([0]), torch.tensor([1]))
-    tensor([-0.6931])
-    """
-    del labels
-    return -cross_entropy(logits, targets)
-
-
-def targeted_logit_margin(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
-    """z_t - max_{i != t} z_i: positive where the sample is taken for the target; the labels are not read.
-
-    >>> targeted_logit_margin(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]), torch.tensor([1]))
-    tensor([-2.])
-    """
-    del labels
-    return -logit_margin(logits, targets)
-
-
 def targeted_dlr(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
     """(z_t - z_y) / (z_(1) - (z_(3) + z_(4)) / 2); with three classes z_(3) replaces the mean.
 
@@ -114,33 +92,13 @@ def targeted_dlr(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
     return (_at(values, targets) - _at(values, labels)) / _or_one(top[:, 0] - top[:, 2:].mean(dim=1))
 
 
-def targeted_scaled_cross_entropy(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
-    """Log odds of the target, log(p_t / (1 - p_t)) of z / s as in :func:`scaled_cross_entropy`.
-
-    The labels are not read.
-
-    >>> targeted_scaled_cross_entropy(torch.tensor([[0.0, 2.0]]), torch.tensor([0]), torch.tensor([1]))
-    tensor([20.])
-    """
-    del labels
-    return -scaled_cross_entropy(logits, targets)
-
-
 LOSSES: dict[str, Loss] = {
     "cross_entropy": cross_entropy,
     "logit_margin": logit_margin,
     "dlr": dlr,
     "scaled_cross_entropy": scaled_cross_entropy,
 }
-"""Losses by name, to be ascended away from the label."""
-
-TARGETED_LOSSES: dict[str, TargetedLoss] = {
-    "cross_entropy": targeted_cross_entropy,
-    "logit_margin": targeted_logit_margin,
-    "dlr": targeted_dlr,
-    "scaled_cross_entropy": targeted_scaled_cross_entropy,
-}
-"""Losses by name, to be ascended towards a target."""
+"""Losses by name, to be ascended away from the label; towards a class, all but `dlr` are its loss with a minus."""
 
 SCALE_FREE = ("logit_margin", "dlr", "scaled_cross_entropy")
 """Names of the losses whose attacks the scale of logits cannot mislead."""

@@ -339,10 +339,6 @@ class Likelihood(Audit):
 
     def _normal(self, subject: Subject) -> NormalImages:
         half = first_half(subject.test.labels, subject.seed)
-        if not bool(half.any()):
-            raise ValueError(
-                "`test` must have at least 2 images of a class, for thresholds; got one of each."
-            )
         check_enough(int(half.sum()))
         held_out, rest = (subject.test.subset(mask.nonzero().flatten()) for mask in (half, ~half))
         return NormalImages(

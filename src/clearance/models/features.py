@@ -74,7 +74,6 @@ def _complaint(
 def extract_features(
     model: Classifier,
     data: ImageSet,
-    batch_size: int | None = None,
     on_progress: Callable[[int, int], object] | None = None,
 ) -> Tensor:
     """Features of every image, shape (N, D), in evaluation mode and without gradient.
@@ -82,7 +81,6 @@ def extract_features(
     Args:
         model: In any mode; evaluated in evaluation mode.
         data: The images, on any device.
-        batch_size: Images per batch; None is `batch_size_for`.
         on_progress: Called after each batch with how many images of how many are done.
 
     >>> from torch import nn
@@ -95,7 +93,7 @@ def extract_features(
     features: Tensor | None = None
     at = 0
     with evaluating(model):
-        for images, _ in data.batches(batch_size or batch_size_for(model, data)):
+        for images, _ in data.batches(batch_size_for(model, data)):
             part = answered(model.features, images.to(device), data, at)
             if features is None:
                 # filled in place: joining the parts at the end would hold all features twice
@@ -108,23 +106,22 @@ def extract_features(
     return features
 
 
-def predictions(model: Classifier, data: ImageSet, batch_size: int | None = None) -> Tensor:
+def predictions(model: Classifier, data: ImageSet) -> Tensor:
     """The class that the model's own head gives each image, shape (N,); -1 where logits are not finite.
 
     Args:
         model: In any mode; evaluated in evaluation mode.
         data: The images, on any device.
-        batch_size: Images per batch; None is `batch_size_for`.
 
     >>> from clearance.data import gaussian_images
     >>> linear = Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 3))
     >>> predictions(linear, gaussian_images(per_class=2)).shape
     torch.Size([6])
     """
-    return named_classes(all_logits(model, data, batch_size))
+    return named_classes(all_logits(model, data))
 
 
-def all_logits(model: Classifier, data: ImageSet, batch_size: int | None = None) -> Tensor:
+def all_logits(model: Classifier, data: ImageSet) -> Tensor:
     """The logits of every image, (N, K), in evaluation mode and without gradient; see `predictions`.
 
     >>> from clearance.data import gaussian_images
@@ -132,9 +129,9 @@ def all_logits(model: Classifier, data: ImageSet, batch_size: int | None = None)
     torch.Size([6, 3])
     """
     device = device_of(model)
-    size = batch_size or batch_size_for(model, data)
+    batches = data.batches(batch_size_for(model, data))
     with evaluating(model):
-        return _answers(model, (images.to(device) for images, _ in data.batches(size)), data)
+        return _answers(model, (images.to(device) for images, _ in batches), data)
 
 
 def logits_from(model: Classifier, features: Tensor, data: ImageSet) -> Tensor:

@@ -1,7 +1,7 @@
 """What a page says about one audit: the form that every file in :mod:`clearance.report.audits` fills in."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from markupsafe import Markup
@@ -9,15 +9,7 @@ from markupsafe import Markup
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.report.findings import Findings
-from clearance.report.numbers import (
-    data,
-    half_width,
-    interval,
-    points,
-    points_interval,
-    rest,
-    rest_interval,
-)
+from clearance.report.numbers import POINTS, data, half_width, interval, rest, rest_interval
 from clearance.report.pictures import Gallery, Picture
 from clearance.report.tables import Compact
 
@@ -73,10 +65,7 @@ class Finding:
 
 def points_with_ends(row: SummaryRow) -> Markup:
     """A difference in percentage points with its interval in brackets, where it has one."""
-    half = half_width(row.low, row.high)
-    if row.low is None or row.high is None:
-        return points(row.value)
-    return Markup("{} ({})").format(points(row.value, half), points_interval(row.low, row.high, half))
+    return with_ends(replace(row, unit=POINTS))
 
 
 def with_ends(row: SummaryRow) -> Markup:

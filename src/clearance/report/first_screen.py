@@ -83,10 +83,6 @@ def _few_sentence(findings: Findings) -> Markup:
         order = sorted((others[0], findings.baseline), key=lambda name: found[name].value)
         both = Markup("{} is wrong on {}, {} on {}").format(*_pairs(found, order))
         return _start(findings) + both + _doubt(findings.compared(others[0]))
-    if findings.thing != "method":
-        best = (ahead or behind)[0]
-        order = sorted((best, findings.baseline), key=lambda name: found[name].value)
-        return _start(findings) + Markup("{} is wrong on {}, {} on {}.").format(*_pairs(found, order))
     best, worse = (ahead[0], [findings.baseline]) if ahead else (findings.baseline, behind)
     text = _start(findings)
     if findings.head == "retrained":

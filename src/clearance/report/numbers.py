@@ -74,16 +74,6 @@ def points(value: float, half: float | None = None) -> Markup:
     return data(value, POINTS, half)
 
 
-def points_interval(low: float, high: float, half: float | None = None) -> Markup:
-    r"""Both ends of an interval in percentage points; the unit is written once.
-
-    >>> points_interval(-0.002, 0.01)
-    Markup('<data value="-0.002">−0.2</data> to <data value="0.01">1.0\u202fpoints</data>')
-    """
-    first = printed(low, POINTS, half).removesuffix(f"{THIN}points")
-    return Markup("{} to {}").format(_element(low, first), points(high, half))
-
-
 def ratio(value: float) -> Markup:
     r"""A number between 0 and 1 with two decimals, as AUROC is written.
 

@@ -20,9 +20,9 @@ from clearance.report.audit_page import (
 from clearance.report.audits.mistakes import class_gallery
 from clearance.report.drawing import draw
 from clearance.report.findings import Findings
-from clearance.report.numbers import data, half_width, points, points_interval
+from clearance.report.numbers import POINTS, data
 from clearance.report.pictures import firsts, picture
-from clearance.report.tables import NONE, Compact, Line, mean
+from clearance.report.tables import NONE, Compact, Line, mean, number
 
 AUDIT = "performance"
 GROUPS = {"class": ("recall", "Worst class", "classes"), "slice": ("accuracy", "Worst slice", "slices")}
@@ -94,7 +94,7 @@ def _table(findings: Findings, kind: str) -> Compact | None:
                 data(shares[group].n, "count"),
                 mean(shares[group]),
                 *([mean(precisions.get(group))] if precisions else []),
-                NONE if group not in behind else _below(behind[group]),
+                _in_points(behind.get(group)),
             ],
         )
         for group in order
@@ -103,13 +103,8 @@ def _table(findings: Findings, kind: str) -> Compact | None:
     return Compact(groups.capitalize(), columns, lines, head=kind.capitalize()) if lines else None
 
 
-def _below(row: SummaryRow) -> Markup:
-    """A difference in points, its interval below it."""
-    half = half_width(row.low, row.high)
-    if row.low is None or row.high is None:
-        return points(row.value)
-    ends = points_interval(row.low, row.high, half)
-    return points(row.value, half) + Markup("<small>{}</small>").format(ends)
+def _in_points(row: SummaryRow | None) -> Markup:
+    return NONE if row is None else number(row.value, POINTS, row.low, row.high)
 
 
 def _matrix(findings: Findings, record: ExhibitRecord) -> Row | Compact:
