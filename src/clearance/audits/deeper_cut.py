@@ -5,7 +5,6 @@ from typing import ClassVar
 
 from torch import nn
 
-from clearance._checks import check_count
 from clearance.audits._audit import Findings, Subject
 from clearance.audits.co_adaptation import CoAdaptation
 from clearance.models.classifier import Classifier
@@ -55,14 +54,12 @@ class DeeperCut(CoAdaptation):
     """
 
     name: ClassVar[str] = "deeper_cut"
-    needs: ClassVar[tuple[str, ...]] = ("features",)
     pixel_limit: int = 0
 
     def examine(self, subject: Subject) -> Findings:
         """Every head on every partial set, on the later features."""
-        try:
-            later = cut_deeper(subject.model, CUT)
-        except HeadCutError:
+        later = cut_deeper(subject.model)
+        if later is None:
             return Findings(())
         found = super().examine(Subject(later, subject.train, subject.test, subject.seed))
         return Findings(tuple(_renamed(measurement) for measurement in found.measurements))
@@ -72,26 +69,18 @@ def _renamed(found: Measurement) -> Measurement:
     return replace(found, audit=DeeperCut.name, context={**found.context, "cut": CUT})
 
 
-class HeadCutError(ValueError):
-    """This head cannot be cut there; the message gives the reason."""
+def cut_deeper(model: Classifier) -> Classifier | None:
+    """Move the first linear layer of the head into the extractor; logits stay the same to the bit.
 
-
-def cut_deeper(model: Classifier, layers: int = 1) -> Classifier:
-    """Move the first linear layers of the head into the extractor; logits stay the same to the bit.
-
-    Each linear layer moves with everything up to the next one (normalisation, ReLU, dropout), the first also with
-    everything before it. Results on features depend on the cut: in the same network, a new head on the features after
-    a layer of the head can need far fewer images than one on those before it.
+    The layer moves with everything up to the next one (normalisation, ReLU, dropout) and everything before it. Results
+    on features depend on the cut: in the same network, a new head on the features after a layer of the head can need
+    far fewer images than one on those before it.
 
     Nothing is copied and `model` does not change: both classifiers share weights, buffers and modules, so training or
     moving one trains or moves the other.
 
-    The head is a sequence (nested or not) with more than `layers` linear layers, at least 1, as
-    :class:`clearance.heads.MLP` is. Features then have the width that enters linear layer ``layers + 1`` of the head.
-
-    Raises:
-        HeadCutError: A ValueError, if the head is not a plain sequence, has too few linear layers or has some in a
-            submodule that is not a sequence, or has weights on both sides of the cut.
+    None if the head is no sequence (nested or not) with at least two linear layers, as :class:`clearance.heads.MLP` is:
+    with linear layers in a submodule of another kind, hooks on the sequence, or weights on both sides of the cut.
 
     >>> import torch
     >>> from clearance.heads import MLP
@@ -101,16 +90,14 @@ def cut_deeper(model: Classifier, layers: int = 1) -> Classifier:
     >>> later.features(images).shape, torch.equal(later(images), model(images))
     (torch.Size([5, 8]), True)
     """
-    check_count("layers", layers)
     parts = _parts(model.head)
     linear = [place for place, part in enumerate(parts) if isinstance(part, nn.Linear)]
-    if len(linear) <= layers:
-        raise HeadCutError(
-            f"the head must hold more than {layers} linear layers in sequence, so that one is left to be the "
-            f"head; got {len(linear)} in the {type(model.head).__name__}. Cut fewer layers, or leave it."
-        )
-    moved, kept = nn.Sequential(*parts[: linear[layers]]), nn.Sequential(*parts[linear[layers] :])
-    _refuse_shared(moved, kept)
+    hidden = any(_holds_linear(part) for part in parts if not isinstance(part, nn.Linear))
+    if hidden or len(linear) < 2:
+        return None
+    moved, kept = nn.Sequential(*parts[: linear[1]]), nn.Sequential(*parts[linear[1] :])
+    if {id(one) for one in moved.parameters()} & {id(one) for one in kept.parameters()}:
+        return None
     extractor = nn.Sequential(model.extractor, moved)
     later = Classifier(extractor, kept)
     later.mean, later.std = model.mean, model.std
@@ -120,27 +107,12 @@ def cut_deeper(model: Classifier, layers: int = 1) -> Classifier:
 
 
 def _parts(head: nn.Module) -> list[nn.Module]:
-    """What a head runs, in order: itself, or the parts of the sequence (and of sequences in it)."""
-    if isinstance(head, nn.Sequential) and type(head).forward is nn.Sequential.forward:
-        if head._forward_hooks or head._forward_pre_hooks:
-            raise HeadCutError(
-                f"the head must not have hooks where it is cut; got some on its {type(head).__name__}. Put them "
-                "on its layers."
-            )
-        return [part for child in head for part in _parts(child)]
-    if not isinstance(head, nn.Linear) and any(isinstance(part, nn.Linear) for part in head.modules()):
-        raise HeadCutError(
-            f"the head must be a plain sequence of layers; got linear layers inside a {type(head).__name__}, "
-            "whose order is not known. Write it as nn.Sequential."
-        )
-    return [head]
+    """What a head runs, in order: itself, or the parts of the plain sequence (and of sequences in it)."""
+    plain = isinstance(head, nn.Sequential) and type(head).forward is nn.Sequential.forward
+    if not plain or head._forward_hooks or head._forward_pre_hooks:
+        return [head]
+    return [part for child in head.children() for part in _parts(child)]
 
 
-def _refuse_shared(moved: nn.Module, kept: nn.Module) -> None:
-    before = {id(parameter) for parameter in moved.parameters()}
-    shared = [name for name, parameter in kept.named_parameters() if id(parameter) in before]
-    if shared:
-        raise HeadCutError(
-            "the two sides of the cut must not share weights; got "
-            f"{', '.join(map(repr, shared))} of the new head in the extractor too. Untie them, or leave it."
-        )
+def _holds_linear(part: nn.Module) -> bool:
+    return any(isinstance(one, nn.Linear) for one in part.modules())
