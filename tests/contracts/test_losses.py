@@ -263,10 +263,12 @@ def test_labels_that_are_no_classes_are_refused(library_case, wrong):
         loss(World(library_case).outputs(images(), loss.layers), found)
 
 
-def test_labels_without_numbers_are_not_checked():
+@pytest.mark.parametrize("size", [2, 16])
+def test_labels_without_numbers_are_not_checked(size):
     """Where a step is only traced, nothing can be read from its tensors."""
-    features, logits = torch.zeros(2, 5, device="meta"), torch.zeros(2, 3, device="meta")
-    labels = torch.zeros(2, dtype=torch.int64, device="meta")
+    features, logits = torch.zeros(size, 5, device="meta"), torch.zeros(size, 3, device="meta")
+    logits.requires_grad_()
+    labels = torch.zeros(size, dtype=torch.int64, device="meta")
     loss = clearance.losses.CrossEntropyLoss()(Outputs(features, logits, nn.Identity()), labels)
     assert loss.total.device.type == "meta"
 

@@ -326,6 +326,8 @@ class TrainingWatch:
         self, logits: Tensor, labels: Tensor, total: Tensor, images: Tensor | None, subtracted: Tensor | None
     ) -> None:
         samples, classes = logits.shape[-2:]
+        if total.is_meta:  # only traced: there are no numbers
+            return
         if samples < 8 or classes < 2 or labels.shape != (samples,) or labels.is_floating_point():
             self._judge_loss_alone(float(total), math.log(max(classes, 2)))
             return
