@@ -304,7 +304,7 @@ def _legend(figure: Figure, epsilon: object) -> None:
         Line2D([], [], linestyle="none", marker="o", label="mean that the mixture learned", **ring),
     ]
     if epsilon is not None:
-        label = f"test image made wrong by FGSM, epsilon {epsilon}"
+        label = f"made wrong by FGSM, epsilon {epsilon}"
         signs.append(Line2D([], [], linestyle="none", marker="X", label=label, **cross))
     figure.legend(
         handles=signs, loc="outside lower center", ncols=3, frameon=False, labelcolor=INK, fontsize=9.5
