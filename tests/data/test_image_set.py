@@ -340,6 +340,10 @@ SETS = {
         r"got none of 'cat' \(1 of 3 classes\)",
     ),
     "one class": (lambda _: image_set(labels=LABELS * 0, classes=("ape",)), "at least 2 classes"),
+    "name that results need": (
+        lambda _: image_set(classes=("ape", "all")),
+        "which results need; got all. Rename it",
+    ),
     "double name": (lambda _: image_set(classes=("ape", "ape")), "must all differ; got 'ape'"),
     "list of classes": (lambda _: image_set(classes=["ape", "bee"]), "must be a tuple of strings"),
     "number as class": (lambda _: image_set(classes=(0, 1)), "must be a tuple of strings"),

@@ -151,6 +151,9 @@ def test_a_resumed_run_goes_on_with_the_state_of_the_loss(digits, tmp_path, arou
     assert host.state.global_step == int(twice.steps) == 2 * int(once.steps) == 82
     if host.hosted.session is not None:
         assert host.hosted.session.steps == 82
+    (tmp_path / "checkpoint-82" / "loss_state.pt").unlink()
+    with pytest.warns(UserWarning, match=r"no loss_state\.pt: loss and FOCA begin anew"):
+        assert int(run(True, 3)[1].steps) == 41
 
 
 def test_labels_are_not_needed_to_predict(digits, tmp_path):

@@ -485,7 +485,8 @@ def check_classes(classes: Sequence[str]) -> None:
         raise ValueError(f"`classes` must be text that UTF-8 can hold; got {broken[0]!a}. Rename it.")
     if taken := set(classes) & {"all", "mean", "no class"}:
         raise ValueError(
-            f"`classes` must not be called 'all', 'mean' or 'no class', which results need; got {taken}."
+            "`classes` must not be called 'all', 'mean' or 'no class', which results need; got "
+            f"{', '.join(sorted(taken))}. Rename it."
         )
     if len(classes) < 2:
         raise ValueError(f"images must be of at least 2 classes; got only {classes!r}.")

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from clearance._checks import check_count
 from clearance._describe import digest
+from clearance._processes import process_count
 from clearance.data import open_images
 from clearance.experiments.audit import audit
 from clearance.losses import Loss
@@ -71,8 +72,11 @@ class Hosted:
         self.session = self.foca.start(self.model, self.images, generators=draws)
         if saved is not None:
             self.session.load_state_dict(saved["training"])
-            for name, stream in draws.items():
-                stream.set_state(saved["generators"][name].cpu())
+            own = (
+                self.foca.own_streams if process_count() > 1 else ()
+            )  # a checkpoint has those of the first process
+            for name in draws.keys() - set(own):
+                draws[name].set_state(saved["generators"][name].cpu())
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint must hold beside the model: the loss's state, and FOCA's."""

@@ -1,5 +1,6 @@
 """Hugging Face's Trainer: losses and FOCA as its loss; audits as a callback."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -146,10 +147,12 @@ class _Following(TrainerCallback):
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         """The model is on its device."""
-        if self.resumed is None:
-            self.hosted.begin()
-            return
-        self.hosted.begin(torch.load(self.resumed / _STATE, map_location="cpu", weights_only=True))  # noqa: TID251 - safe
+        path = None if self.resumed is None else self.resumed / _STATE
+        if path is not None and not path.is_file():
+            warnings.warn(f"the checkpoint has no {_STATE}: loss and FOCA begin anew", stacklevel=2)
+            path = None
+        kept = None if path is None else torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 - safe
+        self.hosted.begin(kept)
 
     def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
         """A checkpoint was written."""
