@@ -123,10 +123,12 @@ def attacked_run(task: Tree, runs: str, root: str | None) -> Tree:
     shown = fixed_images(
         load_dataset(task["dataset"], "test", root), task["images"], seed=0
     )  # as the verdict's
-    model, epsilons = load_model(Path(runs) / task["run"]), task["epsilons"]
+    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    shown, epsilons = shown.to(place), task["epsilons"]
+    model = load_model(Path(runs) / task["run"]).to(place)
     if task["source"] is None:
         return records_of(task, accuracies(model, shown, epsilons, task["box"]))
-    source = load_model(Path(runs) / task["source"])
+    source = load_model(Path(runs) / task["source"]).to(place)
     numbers = accuracies(model, shown, epsilons, task["box"], source)
     # and the white box, which must not be weaker than it
     return records_of(task, [*numbers, *accuracies(model, shown, epsilons, WHITE)])

@@ -22,7 +22,6 @@ from papers.engine.rate_search import search_rates
 from papers.engine.study import StudyRequest
 
 CLEAN, NOISY, FEW = "clean", "noisy-", "few-"
-WIDENINGS = 5  # noisy labels ask for far smaller steps than clean ones, in which a search begins
 
 
 def searched_recipes(dataset: str, root: str | None = None, seeds: int | None = None) -> Mapping[str, Recipe]:
@@ -61,7 +60,7 @@ def run(request: StudyRequest, starts: tuple[str, ...] = ("",)) -> Path:
     recipes = searched_recipes(request.dataset, request.root, request.seeds)
     chosen = {name: recipe for name, recipe in recipes.items() if name.startswith(starts)}
     return search_rates(
-        chosen, WIDENINGS, request,
+        chosen, varied.widenings, request,
         trial_epochs=varied.trial_epochs, factors=varied.search_factors,
         finalist_seeds={name: more for name in chosen if (more := _finalist_seeds(varied, name)) is not None},
     )  # fmt: skip

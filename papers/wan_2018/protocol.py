@@ -40,8 +40,8 @@ SMALL, PAPERS_OWN = (0.01, 0.03, 0.06), (0.1, 0.2, 0.3)
 PROTOCOLS = {
     "digits": Protocol(PAPERS_OWN, 10_000, 300, 2, None),
     "mnist": Protocol(PAPERS_OWN, 2000, 100, 1, 600),
-    "cifar10": Protocol(SMALL, 1000, 300, 1, 4000),
-    "cifar100": Protocol(SMALL, 1000, 300, 1, 4000),
+    "cifar10": Protocol(SMALL, 1000, 300, 1, None),
+    "cifar100": Protocol(SMALL, 1000, 300, 1, None),
 }
 PLANE_STEPS = {"digits": 4000, "mnist": 1500}  # updates of the networks of two features
 
@@ -128,7 +128,10 @@ def full_protocol(dataset: str, root: str | None = None, seeds: int | None = Non
         start = dataclasses.replace(paced(start, MNIST_STEPS), model="lenet-plus", channels_last=False)
     else:
         methods = {name: _paced(method, EPOCHS / start.epochs) for name, method in start.methods.items()}
-        start = dataclasses.replace(start, epochs=EPOCHS, methods=methods)
+        methods = {name: dataclasses.replace(method, hidden=()) for name, method in methods.items()}
+        start = dataclasses.replace(
+            start, model="convnet13", epochs=EPOCHS, autocast=False, channels_last=False, methods=methods
+        )
     methods = {name: _released(method, dataset) for name, method in start.methods.items()}
     return dataclasses.replace(start, methods=methods)
 
