@@ -17,6 +17,7 @@ from clearance.research import (
     Recipe,
     Report,
     RunFindings,
+    RunPlan,
     Scalar,
     SummaryRow,
     as_svg,
@@ -29,7 +30,13 @@ from clearance.research import (
 )
 from papers.elsayed_2018.protocol import PAPER
 from papers.engine.ledger import JudgedStudy, mean_and_spread
-from papers.engine.study import StudyRequest, changed_settings, data_if_there, run_conditions
+from papers.engine.study import (
+    StudyRequest,
+    changed_settings,
+    condition_plans,
+    data_if_there,
+    run_conditions,
+)
 
 # The figures of this paper's studies: a panel for each table, methods over conditions with their spread.
 
@@ -192,8 +199,10 @@ def compared_conditions(
     study = JudgedStudy(PAPER, (name,), request.dataset)
     if (data := data_if_there(start)) is None:
         return study.without_data(start, request)
-    found = run_conditions(recipes, setting, data, request)
-    return write_tables(study, tables, start, found, request, more(found), changed_settings(recipes))
+    planned = condition_plans(recipes)
+    found = run_conditions(planned, setting, data, request)
+    plans = [plan for _, plan in planned]
+    return write_tables(study, tables, start, found, request, more(found), changed_settings(recipes), plans)
 
 
 def write_tables(
@@ -204,9 +213,10 @@ def write_tables(
     request: StudyRequest,
     more: Sequence[str] = (),
     conditions: Mapping[str, Any] | None = None,
+    plans: Sequence[RunPlan] = (),
 ) -> Path:
     """Page, records, figure and ledger of what was found; the ledger's path."""
-    report = request.paged(recipe, findings, study.command(request.seeds), conditions)
+    report = request.paged(recipe, findings, study.command(request.seeds), conditions, plans)
     text = [table_text(report, table) for table in tables]
     if drawn := [panel for table in tables if (panel := panel_of(report, table)) is not None]:
         figure = condition_figure(drawn, "right on test images")

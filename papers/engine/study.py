@@ -25,7 +25,7 @@ from clearance.research import (
     to_tree,
     with_context,
 )
-from papers.engine.kept import RUNS, Kept, run_kept
+from papers.engine.kept import RUNS, Kept, run_kept, versions_of
 from papers.engine.tasks import each
 
 DEFAULT_DATASET = "digits"  # embedded, so that a study needs no files
@@ -96,6 +96,7 @@ class StudyRequest:
         findings: Iterable[RunFindings],
         command: str,
         conditions: Mapping[str, Any] | None = None,
+        plans: Sequence[RunPlan] = (),
     ) -> Report:
         """Save the report of a study as a page and as records.
 
@@ -104,8 +105,12 @@ class StudyRequest:
             findings: Its findings.
             command: The command, for the report.
             conditions: How the study's conditions differ from `recipe`, plain values by their names.
+            plans: The runs that were kept, whose versions may be others than those here.
         """
         report = report_of(recipe, findings, command)
+        report = dataclasses.replace(
+            report, versions=versions_of(Kept(self.out / RUNS), plans, report.versions)
+        )
         if conditions is not None:
             report = dataclasses.replace(report, recipe={**report.recipe, "conditions": conditions})
         Card(report).save_folder(self.out)
@@ -134,24 +139,32 @@ def missing_files(recipe: Recipe) -> str:
 # The same comparison under several conditions, distinguished by a setting in the context of every number.
 
 
-def run_conditions(
-    recipes: Mapping[Any, Recipe], setting: str, data: RunData, request: StudyRequest
-) -> list[RunFindings]:
+def condition_plans(recipes: Mapping[Any, Recipe]) -> list[tuple[Any, RunPlan]]:
     """Every method and seed under every condition, seed by seed, so that an interrupted study has whole seeds.
 
     Args:
         recipes: One for each value of the setting, of one dataset and the same number of seeds.
-        setting: What the value is called in the context of every number.
-        data: The images, before what is drawn for each seed.
-        request: The folder for runs, how many at a time, and the listener.
     """
     seeds = next(iter(recipes.values())).seeds
-    planned = [
+    return [
         (value, RunPlan(recipe, method, seed))
         for seed in range(seeds)
         for value, recipe in recipes.items()
         for method in recipe.methods
     ]
+
+
+def run_conditions(
+    planned: Sequence[tuple[Any, RunPlan]], setting: str, data: RunData, request: StudyRequest
+) -> list[RunFindings]:
+    """Run what `condition_plans` gives, or read back what is kept.
+
+    Args:
+        planned: The runs, each with its condition.
+        setting: What the condition is called in the context of every number.
+        data: The images, before what is drawn for each seed.
+        request: The folder for runs, how many at a time, and the listener.
+    """
     plans, kept = [plan for _, plan in planned], Kept(request.out / RUNS)
     found = run_kept(plans, [data] * len(plans), kept, request.runs, request.engine, request.listener)
     return [with_context(one, {setting: value}) for (value, _), one in zip(planned, found, strict=True)]
