@@ -50,6 +50,19 @@ def test_settings_go_on_top_of_those_of_the_run(compared, home, tmp_path):
     assert {row["context"]["epsilon"] for row in rows if row["name"] == "robust_accuracy"} == {0.02, 0.1}
 
 
+def test_an_export_that_fails_leaves_the_audits(compared, home, tmp_path):
+    out, ready = tmp_path / "out", tmp_path / "ready"
+    (ready / "deploy.json").mkdir(parents=True)  # where a file is to be
+    words = ("--audits", "accuracy", "--out", str(out), "--export", str(ready))
+    status, shown, complaint = run("audit", str(saved_run(home)), *words)
+    assert status == 1
+    assert "The export failed, and the audits are here" in shown
+    assert "Traceback" not in complaint
+    assert json.loads((out / "report.json").read_text("utf-8"))["measurements"]
+    pages = (out / "index.html").read_text("utf-8") + (out / "report.json").read_text("utf-8")
+    assert str(tmp_path) not in pages
+
+
 def test_audit_of_the_folder_above_names_the_runs(compared, home):
     status, _, complaint = run("audit", str(home / "report" / "runs"))
     assert status == 2

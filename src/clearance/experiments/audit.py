@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from clearance._describe import describe
 from clearance._text import visible
 from clearance.attacks.attack import CHUNK as BATCH
-from clearance.audits import Audit, MinimalPerturbation
+from clearance.audits import Audit, Findings, MinimalPerturbation, Subject
 from clearance.data import ImageSet, open_images
 from clearance.data.image_set import shared_images
 from clearance.data.intake import in_colour
@@ -394,8 +394,7 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
         subject = subject_of(found.model, found.data, found.seed, found.cache, workers)
         with in_float32(found.model):
             done = bounded_audits(subject, found.audits, budget, request.progress, keep=request.keep)
-            if request.export is not None:
-                request.say(export(subject, done.findings, request.export))
+            failed = _exported(subject, done.findings, request)
     where = (found.data.test.name, found.name, found.seed)
     exhibits = [e for f in done.findings for e in f.exhibits]
     kept = [e for e in exhibits if request.include_images or e.kind != PICTURES]
@@ -415,8 +414,21 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
         ],
         "seconds": {name: round(spent, 2) for name, spent in {**seconds, **done.seconds}.items()},
         **_left(found.model, done, budget, again, found.data.test, pictures=len(exhibits) - len(kept)),
+        **({} if failed is None else {"export_failed": failed}),
     }
     return Card(report_with(settings, [records], again(None)))
+
+
+def _exported(subject: Subject, findings: list[Findings], request: AuditRequest) -> str | None:
+    """Export, if that was asked for; what failed, so that the audits before it are not lost."""
+    if request.export is None:
+        return None
+    try:
+        request.say(export(subject, findings, request.export))
+    except (OSError, RuntimeError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else None  # without folders of this machine
+        return f"{type(error).__name__}: {said or error}"
+    return None
 
 
 def check_held_out(data: RunData) -> None:

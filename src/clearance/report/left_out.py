@@ -59,6 +59,9 @@ def left_out(recipe: Recipe) -> list[Markup]:
                 _named([entry]), run, entry.get("reason", "")
             )
         )
+    if "export_failed" in recipe:
+        text = Markup("<strong>The export failed</strong>, and the audits are here: <code>{}</code>")
+        found.append(text.format(recipe["export_failed"]))
     if "black_box" in recipe:
         text = Markup("The model is a black box {}: only its logits are read, and they stand for features.")
         found.append(text.format(recipe["black_box"]))
@@ -87,8 +90,10 @@ def interrupted(recipe: Recipe) -> bool:
 
 
 def has_failed(recipe: Recipe) -> bool:
-    """Whether an audit failed."""
-    return any(entry["why"] == FAILED for entry in recipe.get("audits_left_out", []))
+    """Whether an audit or the export failed."""
+    return "export_failed" in recipe or any(
+        entry["why"] == FAILED for entry in recipe.get("audits_left_out", [])
+    )
 
 
 def times(recipe: Recipe) -> str:
