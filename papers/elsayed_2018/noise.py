@@ -24,7 +24,8 @@ def tables(dataset: str) -> tuple[Table, ...]:
 
     Where margins are trained otherwise without noise, no line leads from there to noise.
     """
-    scale: Scale = "linear" if PROTOCOLS[dataset].rivals_without_noise else "apart"
+    varied = PROTOCOLS[dataset]
+    scale: Scale = "linear" if varied.rivals_without_noise and len(varied.noise) > 1 else "apart"
     return (
         Table(
             "Test accuracy after the last epoch", "accuracy", "error", SETTING, {"split": "test"},
