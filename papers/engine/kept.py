@@ -19,8 +19,8 @@ from clearance.research import (
     run_grid,
     versions_here,
 )
+from papers.engine.tasks import Tree
 
-Tree = dict[str, Any]
 RUNS = "runs.jsonl"
 FAILED = "failed:"  # the start of the note of a run that is tried again
 

@@ -26,7 +26,7 @@ from clearance.research import (
     with_context,
 )
 from papers.engine.kept import RUNS, Kept, run_kept, versions_of
-from papers.engine.tasks import each
+from papers.engine.tasks import Tree, each
 
 DEFAULT_DATASET = "digits"  # embedded, so that a study needs no files
 NO_DATA = "no data"
@@ -199,8 +199,6 @@ def _difference(start: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str,
 
 
 # Records that a study adds to those of finished runs: attacks on what was trained, each network in a process.
-
-Tree = dict[str, Any]
 
 
 def with_added_records(

@@ -43,10 +43,10 @@ from papers.engine.ledger import (
     page_digest,
     records_in,
 )
+from papers.engine.tasks import Tree
 
 ROOT = Path(__file__).parents[1]
 TOLERANCE = 1e-9  # between versions of the libraries that sum and look up t
-Tree = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -22,14 +21,13 @@ from clearance.models import predictions
 from clearance.research import Better, Record, RunFindings, derived_seed, fixed_images, report_with
 from papers.engine.ledger import JudgedStudy
 from papers.engine.study import StudyRequest
-from papers.engine.tasks import each
+from papers.engine.tasks import Tree, each
 from papers.tanay_2018.networks import PAPER, check_data, trained
 from papers.tanay_2018.seed_tables import SeedRow, table, unfinished
 
 STUDY, METHOD = "depth", "high-decay"
 SEEDS = 5
 ALLOWED = 1.1  # times the error without decay, on held-out images
-Tree = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -37,7 +36,7 @@ from clearance.research import (
 from clearance.research import contact_sheet as drawn_sheet
 from papers.engine.ledger import JudgedStudy
 from papers.engine.study import StudyRequest
-from papers.engine.tasks import each
+from papers.engine.tasks import Tree, each
 from papers.tanay_2018.networks import PAPER, WATCHED, check_data, trained
 from papers.tanay_2018.seed_tables import Column, SeedRow, factor_in_words, table, unfinished
 
@@ -50,7 +49,6 @@ CONFIDENCE = 0.95  # of the target, and in the median of the test set: the artic
 AUDIT = "targeted"
 CLASSES = 10
 LANDMARKS = (5, 9, 10, 15, 20)  # epochs at which errors are compared with the article's curves
-Tree = dict[str, Any]
 
 
 def measured_network(task: Tree, root: str | None, folder: str) -> Tree:

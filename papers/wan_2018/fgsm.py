@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +29,7 @@ from clearance.research import (
 )
 from papers.engine.ledger import JudgedStudy, TableRow
 from papers.engine.study import StudyRequest, data_if_there, records_of, whose, with_added_records
+from papers.engine.tasks import Tree
 from papers.wan_2018.protocol import PAPER, PROTOCOLS, base_recipe
 from papers.wan_2018.study import Column, images_note, method_table, seeds_note
 
@@ -125,7 +125,6 @@ def _measured(
 
 
 VERDICT = "robustness"
-Tree = dict[str, Any]
 
 
 def run(request: StudyRequest) -> Path:

@@ -1,6 +1,5 @@
 """The page on whether confidence matches accuracy, as trained and after calibration."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -19,7 +18,7 @@ from clearance.report.audit_page import (
     Term,
     points_with_ends,
 )
-from clearance.report.drawing import page_figure
+from clearance.report.drawing import Columns, page_figure
 from clearance.report.findings import Findings
 from clearance.report.names import setting
 from clearance.report.numbers import data, plain_number, rest
@@ -92,7 +91,6 @@ def _cell(row: SummaryRow) -> Markup:
     return number(row.value, unit, row.low, row.high)
 
 
-Columns = Mapping[str, Sequence[Any]]
 SIZE = (3.4, 3.3)
 LARGEST, SMALLEST = 90.0, 8.0  # of a marker, in points squared: by how many images it stands for
 

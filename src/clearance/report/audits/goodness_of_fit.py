@@ -6,8 +6,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from clearance.report.audit_page import AuditPage, Row, Section, Term
-from clearance.report.audits.calibration import SIZE, Columns
-from clearance.report.drawing import page_figure
+from clearance.report.audits.calibration import SIZE
+from clearance.report.drawing import Columns, page_figure
 from clearance.report.findings import Findings
 from clearance.report.pictures import drawn_firsts, firsts
 from clearance.report.svg import GRID, INK, MUTED, marker, series

@@ -1,6 +1,6 @@
 """Whether a low likelihood gives away images that a network has not learned, and whether that can be evaded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Row, Section, Term
-from clearance.report.drawing import bands, page_figure
+from clearance.report.drawing import Columns, bands, page_figure
 from clearance.report.findings import Findings
 from clearance.report.names import method_name, score_name, scores_of, setting
 from clearance.report.numbers import exact
@@ -273,7 +273,6 @@ def _sheets(findings: Findings, radius: float, score: str) -> Row:
     return Row(found, "two", title, folded=True)
 
 
-Columns = Mapping[str, Sequence[Any]]
 HISTOGRAM_SIZE = (3.6, 2.9)
 ACROSS = 8  # images in a row of the sheet
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -12,14 +11,13 @@ from matplotlib.figure import Figure
 
 from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Row, Section, Term
-from clearance.report.drawing import draw_legend, legend_below, page_figure
+from clearance.report.drawing import Columns, draw_legend, legend_below, page_figure
 from clearance.report.findings import Findings
 from clearance.report.pictures import Picture, picture
 from clearance.report.svg import GRID, INK, MUTED, marker, series
 from clearance.report.tables import Compact, by_method, number
 from clearance.vocabulary import Exhibit
 
-Columns = Mapping[str, Sequence[Any]]
 SIZE = (4.8, 3.4)
 NAMES = {"zero_one": "0-1", "hinge": "hinge", "softplus": "softplus"}
 
