@@ -1,4 +1,4 @@
-"""FOCA in your own training loop, on your own module: five lines of Clearance.
+"""FOCA in your own training loop, on your own module: six lines of Clearance.
 
     python examples/foca_in_your_loop.py
 

@@ -1,4 +1,4 @@
-"""Every check of an argument, in one wording: what, expected, got, what to do."""
+"""Every check of an argument, in one wording: what, expected, got."""
 
 import difflib
 import math

@@ -296,7 +296,7 @@ def test_the_mean_of_a_short_pass_is_over_its_own_steps(data, make_model):
 @pytest.mark.parametrize(
     ("length", "message"),
     [
-        ({}, "one of `epochs` and `steps` must be given; got epochs=None and steps=None"),
+        ({}, "one of `epochs` and `steps` must be given, not both; got epochs=None and steps=None"),
         ({"epochs": 1, "steps": 1}, "one of `epochs` and `steps` must be given"),
         ({"steps": 0}, "`steps` must be a whole number of at least 1"),
     ],

@@ -235,7 +235,7 @@ class _FromStarts(GradientAttack):
 
 @dataclass(frozen=True)
 class PGD(_FromStarts, IteratedAttack):
-    """Projected gradient ascent from the image itself and from random points of the ball.
+    """Projected gradient ascent from the image itself, and with `restarts` above 1 also from random points of the ball.
 
     Source: Madry et al., *Towards Deep Learning Models Resistant to Adversarial Attacks* (2018), section 2.1;
     for several targets Gowal et al. (2019), *An Alternative Surrogate Loss for PGD-based Adversarial Testing*.

@@ -250,6 +250,7 @@ def compare(
         on_run: Called with the method and seed of each run before it starts.
 
     Raises:
+        TypeError: If `model` is a module and not a function that builds one for every run.
         ValueError: If a name is unknown, the data are invalid, or all test images are training images.
 
     >>> from clearance.data import gaussian_images
@@ -304,7 +305,10 @@ def compare(
 
 def _check_arguments(methods: object, model: object, epochs: int | None, steps: int | None) -> None:
     if isinstance(methods, str) or not methods:
-        raise ValueError(f"`methods` must name at least one method, as a list or a mapping; got {methods!r}.")
+        advice = f" Write [{methods!r}]." if methods and isinstance(methods, str) else ""
+        raise ValueError(
+            f"`methods` must name at least one method, as a list or a mapping; got {methods!r}.{advice}"
+        )
     if epochs is not None and steps is not None:
         raise ValueError(f"one of `epochs` and `steps` must be given, not both; got {epochs} and {steps}.")
     if isinstance(model, torch.nn.Module):

@@ -186,7 +186,8 @@ class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettin
         adversarial: Largest change of a pixel, in [0, 1], of adversarial images in training; 0 is training without
             them (end_to_end).
         adversarial_share: Part of every batch that is attacked, in (0, 1] (end_to_end).
-        adversarial_steps: Of the attack: 1 is FGSM, more are PGD on cross-entropy (end_to_end).
+        adversarial_steps: Of the attack: 1 is FGSM, more are PGD on cross-entropy; with `trades`, of its own
+            ascent (end_to_end).
         adversarial_rise: Steps of training in which the largest change rises to `adversarial` (end_to_end).
         trades: beta of TRADES, the weight of the change of the prediction; 0 is the loss of the adversarial images
             (end_to_end).

@@ -432,7 +432,7 @@ def linear_from_mixture(head: GaussianMixture) -> nn.Linear:
     True
     """
     if not isinstance(head, GaussianMixture):
-        raise TypeError(f"`head` must be a GaussianMixture; got {type(head).__name__}.")
+        raise TypeError(f"`head` must be a GaussianMixture; got {type(head).__name__}. Give model.head.")
     if head.covariance.startswith("class_"):
         raise ValueError(
             f"a linear head needs one covariance for all classes, because others have quadratic boundaries; got "

@@ -25,13 +25,19 @@ class MLP(nn.Sequential):
     Shapes:
         features (B, widths[0]); logits (B, widths[-1]).
 
+    Raises:
+        ValueError: If there are fewer than two widths, or a setting is out of range.
+
     >>> import torch
     >>> MLP((16, 8, 3))(torch.zeros(5, 16)).shape
     torch.Size([5, 3])
     """
 
     def __init__(self, widths: Sequence[int], dropout: float = 0.0, norm: Norm = "none") -> None:
-        check_count("len(widths)", len(widths), minimum=2)
+        if len(widths) < 2:
+            raise ValueError(
+                f"`widths` must be at least two numbers, features and classes; got {tuple(widths)}."
+            )
         for width in widths:
             check_count("widths", width)
         check_fraction("dropout", dropout, open_above=True)

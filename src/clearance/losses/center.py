@@ -106,7 +106,10 @@ class CenterLoss(Loss):
         check_labels(outputs.logits, labels)
         features = outputs.features
         if features.shape[1:] != (self.in_features,):
-            raise ValueError(f"features must be (B, {self.in_features}); got {tuple(features.shape)}.")
+            raise ValueError(
+                f"features must be (B, {self.in_features}); got {tuple(features.shape)}. Give the loss the network's "
+                f"number of features."
+            )
         dtype = torch.promote_types(torch.promote_types(features.dtype, self.centres.dtype), torch.float32)
         distance = own_half_distance(features.to(dtype), self.centres.to(dtype), labels)
         terms = {"center": self.weight * distance.mean()}

@@ -31,7 +31,9 @@ def hinge(logits: Tensor, labels: Tensor, margin: float = 1.0, form: HingeForm =
     tensor([0.5000])
     """
     if logits.shape[-1] < 2:
-        raise ValueError(f"logits must have at least two classes; got shape {tuple(logits.shape)}.")
+        raise ValueError(
+            f"logits must have at least two classes; got shape {tuple(logits.shape)}. Of one logit make two: 0 and it."
+        )
     logits = at_least_float32(logits)
     own = labels.expand(logits.shape[:-1]).unsqueeze(-1)
     short = margin + logits - logits.gather(-1, own)

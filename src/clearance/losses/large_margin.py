@@ -205,7 +205,10 @@ class LargeMarginLoss(Loss):
     ) -> None:
         super().__init__()
         if not isinstance(distance, DistanceSettings):
-            raise TypeError(f"`distance` must be DistanceSettings; got {type(distance).__name__}.")
+            raise TypeError(
+                f"`distance` must be DistanceSettings; got {type(distance).__name__}. Write "
+                "DistanceSettings(unit=...)."
+            )
         self._ruler = Ruler(norm, score, distance.eps, distance.unit)
         self.margin_layers = checked_layers(layers)
         self.layers = captured_layers(self.margin_layers)

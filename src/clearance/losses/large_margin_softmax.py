@@ -61,7 +61,7 @@ class LargeMarginSoftmaxLoss(Loss):
 
     Misleads across runs of different length: with a schedule, the loss rises while the softmax weight decays. The
     default schedule is nearly softmax for the first thousands of steps (a weight of 896 after 126); a short run needs
-    another, as ``InverseDecay(start=10.0, rate=0.01, power=1.0, least=1.0)`` of the digits recipe.
+    another, as ``InverseDecay(start=10.0, rate=0.036, power=1.0, least=1.0)`` of the digits recipe.
 
     >>> head, features = nn.Linear(2, 3, bias=False), torch.ones(4, 2)
     >>> outputs, labels = Outputs(features, head(features), head), torch.tensor([0, 1, 2, 0])

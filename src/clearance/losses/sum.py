@@ -21,6 +21,7 @@ class SumLoss(Loss):
         weights: w_p by name, at least 0; parts that are not named have 1.
 
     Raises:
+        TypeError: If `parts` is no mapping, or holds something else than losses.
         ValueError: If there is no part, or a weight names no part or is out of range.
 
     Two parts with cross-entropy count it twice: set `cross_entropy_weight` of one to 0. FOCA's heads, which are
@@ -41,7 +42,7 @@ class SumLoss(Loss):
                 f"`parts` must be losses by name, {{'margin': loss, ...}}; got {type(parts).__name__}."
             )
         if not parts:
-            raise ValueError("`parts` must hold at least one loss; got none.")
+            raise ValueError("`parts` must hold at least one loss; got none. Name those to add up.")
         for name, part in parts.items():
             if not isinstance(part, Loss):
                 raise TypeError(f"`parts` must hold losses; got {type(part).__name__} under {name!r}.")

@@ -48,7 +48,8 @@ def wrap(
     The output may also be an object or dictionary with `logits`, as from Hugging Face's models. Of several tensors
     (two heads, an auxiliary one), the logits are those that the named `head` makes. A head may read maps
     (B, C, H, W): for a 1x1 convolution before global average pooling, the features are averaged first, which is
-    the same except for rounding; for any other head the maps are flattened. Heads whose logits are averaged (distilled
+    the same except for rounding; for any other head the maps are flattened. Of a final log-softmax the logits before it
+    are taken. Heads whose logits are averaged (distilled
     DeiT, LeViT) are taken together: their inputs side by side are the features. One logit for two classes becomes two,
     0 and that one. Of a compiled module its original is cut. What cannot be cut: :func:`clearance.models.black_box`.
 
@@ -439,7 +440,8 @@ def _original(module: nn.Module) -> tuple[nn.Module, str]:
     """
     if not isinstance(module, nn.Module):
         raise ValueError(  # noqa: TRY004 - bad input is a ValueError everywhere in this library
-            f"`module` must be a torch.nn.Module; got {type(module).__name__}. {_BLACK_BOX}"
+            f"`module` must be a torch.nn.Module; got {type(module).__name__}. Build the module; "
+            f"clearance.models.load_weights loads a state dict into one. {_BLACK_BOX}"
         )
     if isinstance(module, torch.jit.ScriptModule):
         raise ValueError(  # noqa: TRY004

@@ -57,8 +57,8 @@ class EndToEnd(WayOfTraining):
             divergence between the predictions of that part and of its attacked images joins the loss, as the term
             ``"divergence"``. None is plain training.
         adversarial_share: That part, in (0, 1]. The default of a half keeps clean images in every batch, as
-            Kurakin et al. (2017, "at scale") do. Elsayed et al. (2018) follow them; their own mixture is not in
-            the sources available to us. 1 attacks every image (Madry et al. 2018; Zhang et al. 2019).
+            Kurakin et al. (2017, "at scale") do. Elsayed et al. (2018) follow them; their own mixture was not
+            found. 1 attacks every image (Madry et al. 2018; Zhang et al. 2019).
         adversarial_rise: Steps in which the attack's radius rises: in step t = 1, 2, ... it is
             epsilon min(1, t / adversarial_rise). At a large radius a new network may learn nothing but the shares of
             the classes; a radius that rises prevents that. 0 is the whole radius from the first step. A length of

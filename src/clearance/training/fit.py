@@ -82,7 +82,9 @@ def check_kinds(way: object, optimizer: object, limits: object, execution: objec
 def check_lengths(epochs: int | None, steps: int | None, batch_size: int, checkpoint_every: int) -> None:
     """Raise ValueError unless one of `epochs` and `steps` is given, and every number is at least 1."""
     if (epochs is None) == (steps is None):
-        raise ValueError(f"one of `epochs` and `steps` must be given; got epochs={epochs} and steps={steps}.")
+        raise ValueError(
+            f"one of `epochs` and `steps` must be given, not both; got epochs={epochs} and steps={steps}."
+        )
     check_count("epochs" if steps is None else "steps", epochs if steps is None else steps)  # type: ignore[arg-type]
     check_count("batch_size", batch_size)
     check_count("checkpoint_every", checkpoint_every)
@@ -725,8 +727,9 @@ def fit(
     reads and writes `run_dir`; a run that was killed continues with as many processes.
 
     Raises:
-        TypeError: If `model` is not a Classifier, `way` not a way of training, `optimizer` not callable, or `limits`
-            or `execution` of another class.
+        TypeError: If `model` is not a Classifier, `way` not a way of training, `optimizer`, `schedule`, `on_step` or
+            `on_epoch` not callable, `limits` or `execution` of another class, or the schedule one that needs a
+            measurement (ReduceLROnPlateau).
         ValueError: If an argument is out of range, both or neither of `epochs` and `steps` are given, `run_dir`
             belongs to another run, the loss reads activations of a compiled extractor, or several processes
             get too small a batch.
