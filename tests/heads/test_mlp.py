@@ -58,7 +58,7 @@ def test_two_widths_are_one_linear_layer():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"widths": (6,)}, r"`len\(widths\)` must be a whole number of at least 2; got 1"),
+        ({"widths": (6,)}, r"`widths` must be at least two numbers, features and classes; got \(6,\)"),
         ({"widths": (6, 0, 3)}, "`widths` must be a whole number of at least 1; got 0"),
         ({"widths": (6, 2.5, 3)}, "`widths` must be a whole number of at least 1; got 2.5"),
         ({"widths": (6, 3), "dropout": 1.0}, r"`dropout` must lie in \[0, 1\); got 1.0"),
