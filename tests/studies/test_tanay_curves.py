@@ -69,7 +69,7 @@ def test_the_article_s_own_curves_hold():
         (("high-decay", "train"), {5: 0.0098, 9: 0.0080, 10: 0.0058, 20: 0.0070}, "N9"),  # no rise
         (("low-decay", "train"), {15: 0.002}, "N9"),
         (("low-decay", "test"), {5: 0.0245, 10: 0.0170, 20: 0.0110}, "N10"),
-        (("high-decay", "train"), {5: 0.0019, 9: 0.0009, 10: 0.0058, 20: 0.0070}, "N10"),
+        (("high-decay", "test"), {5: 0.0100, 10: 0.0117, 20: 0.0112}, "N10"),
     ],
 )
 def test_other_curves_refute(which, changed, claim):
