@@ -117,7 +117,7 @@ def test_costs_are_measured_once_and_stand_first(finished, tmp_path, monkeypatch
 
 def test_before_anything_is_run_the_page_has_no_numbers(tmp_path):
     folder = tmp_path / "digits"
-    assert "0 of 480 runs are finished" in pages.page(folder)
+    assert "0 of 510 runs are finished" in pages.page(folder)
 
 
 def test_a_method_that_lost_a_seed_is_not_marked(tmp_path):
