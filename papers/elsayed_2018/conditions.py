@@ -17,7 +17,6 @@ from clearance.research import (
     Recipe,
     Report,
     RunFindings,
-    RunPlan,
     Scalar,
     SummaryRow,
     as_svg,
@@ -30,13 +29,7 @@ from clearance.research import (
 )
 from papers.elsayed_2018.protocol import PAPER
 from papers.engine.ledger import JudgedStudy, mean_and_spread
-from papers.engine.study import (
-    StudyRequest,
-    changed_settings,
-    condition_plans,
-    data_if_there,
-    run_conditions,
-)
+from papers.engine.study import StudyRequest, data_if_there, run_conditions
 
 # The figures of this paper's studies: a panel for each table, methods over conditions with their spread.
 
@@ -199,10 +192,8 @@ def compared_conditions(
     study = JudgedStudy(PAPER, (name,), request.dataset)
     if (data := data_if_there(start)) is None:
         return study.without_data(start, request)
-    planned = condition_plans(recipes)
-    found = run_conditions(planned, setting, data, request)
-    plans = [plan for _, plan in planned]
-    return write_tables(study, tables, start, found, request, more(found), changed_settings(recipes), plans)
+    found = run_conditions(recipes, setting, data, request)
+    return write_tables(study, tables, start, found, request, more(found), recipes)
 
 
 def write_tables(
@@ -212,11 +203,10 @@ def write_tables(
     findings: Iterable[RunFindings],
     request: StudyRequest,
     more: Sequence[str] = (),
-    conditions: Mapping[str, Any] | None = None,
-    plans: Sequence[RunPlan] = (),
+    conditions: Mapping[Any, Recipe] | None = None,
 ) -> Path:
     """Page, records, figure and ledger of what was found; the ledger's path."""
-    report = request.paged(recipe, findings, study.command(request.seeds), conditions, plans)
+    report = request.paged(recipe, findings, study.command(request.seeds), conditions)
     text = [table_text(report, table) for table in tables]
     if drawn := [panel for table in tables if (panel := panel_of(report, table)) is not None]:
         figure = condition_figure(drawn, "right on test images")

@@ -95,8 +95,7 @@ class StudyRequest:
         recipe: Recipe,
         findings: Iterable[RunFindings],
         command: str,
-        conditions: Mapping[str, Any] | None = None,
-        plans: Sequence[RunPlan] = (),
+        conditions: Mapping[Any, Recipe] | None = None,
     ) -> Report:
         """Save the report of a study as a page and as records.
 
@@ -104,15 +103,17 @@ class StudyRequest:
             recipe: The recipe that was run.
             findings: Its findings.
             command: The command, for the report.
-            conditions: How the study's conditions differ from `recipe`, plain values by their names.
-            plans: The runs that were kept, whose versions may be others than those here.
+            conditions: The recipes of `run_conditions`: the report says how they differ, and which versions their kept
+                runs were made with.
         """
         report = report_of(recipe, findings, command)
-        report = dataclasses.replace(
-            report, versions=versions_of(Kept(self.out / RUNS), plans, report.versions)
-        )
         if conditions is not None:
-            report = dataclasses.replace(report, recipe={**report.recipe, "conditions": conditions})
+            plans = [plan for _, plan in _planned(conditions)]
+            report = dataclasses.replace(
+                report,
+                recipe={**report.recipe, "conditions": changed_settings(conditions)},
+                versions=versions_of(Kept(self.out / RUNS), plans, report.versions),
+            )
         Card(report).save_folder(self.out)
         return report
 
@@ -139,12 +140,24 @@ def missing_files(recipe: Recipe) -> str:
 # The same comparison under several conditions, distinguished by a setting in the context of every number.
 
 
-def condition_plans(recipes: Mapping[Any, Recipe]) -> list[tuple[Any, RunPlan]]:
+def run_conditions(
+    recipes: Mapping[Any, Recipe], setting: str, data: RunData, request: StudyRequest
+) -> list[RunFindings]:
     """Every method and seed under every condition, seed by seed, so that an interrupted study has whole seeds.
 
     Args:
         recipes: One for each value of the setting, of one dataset and the same number of seeds.
+        setting: What the value is called in the context of every number.
+        data: The images, before what is drawn for each seed.
+        request: The folder for runs, how many at a time, and the listener.
     """
+    planned = _planned(recipes)
+    plans, kept = [plan for _, plan in planned], Kept(request.out / RUNS)
+    found = run_kept(plans, [data] * len(plans), kept, request.runs, request.engine, request.listener)
+    return [with_context(one, {setting: value}) for (value, _), one in zip(planned, found, strict=True)]
+
+
+def _planned(recipes: Mapping[Any, Recipe]) -> list[tuple[Any, RunPlan]]:
     seeds = next(iter(recipes.values())).seeds
     return [
         (value, RunPlan(recipe, method, seed))
@@ -152,22 +165,6 @@ def condition_plans(recipes: Mapping[Any, Recipe]) -> list[tuple[Any, RunPlan]]:
         for value, recipe in recipes.items()
         for method in recipe.methods
     ]
-
-
-def run_conditions(
-    planned: Sequence[tuple[Any, RunPlan]], setting: str, data: RunData, request: StudyRequest
-) -> list[RunFindings]:
-    """Run what `condition_plans` gives, or read back what is kept.
-
-    Args:
-        planned: The runs, each with its condition.
-        setting: What the condition is called in the context of every number.
-        data: The images, before what is drawn for each seed.
-        request: The folder for runs, how many at a time, and the listener.
-    """
-    plans, kept = [plan for _, plan in planned], Kept(request.out / RUNS)
-    found = run_kept(plans, [data] * len(plans), kept, request.runs, request.engine, request.listener)
-    return [with_context(one, {setting: value}) for (value, _), one in zip(planned, found, strict=True)]
 
 
 def changed_settings(recipes: Mapping[Any, Recipe]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from clearance.research import Report
 from papers.engine.judging import MINIMUM_SEEDS
 from papers.engine.ledger import JudgedStudy, TableRow
-from papers.engine.study import StudyRequest, condition_plans, data_if_there, run_conditions
+from papers.engine.study import StudyRequest, data_if_there, run_conditions
 from papers.wan_2018.protocol import BASELINE, PAPER, accuracy_recipes
 from papers.wan_2018.study import Column, margin_note, method_table, seeds_note
 
@@ -109,15 +109,13 @@ def run(request: StudyRequest) -> Path:
     }
     study = JudgedStudy(PAPER, ("accuracy",), request.dataset)
     start = next(iter(recipes.values()))
-    found, plans = [], []
+    found = []
     for augmented, recipe in recipes.items():
         # each has its own images: cropping and mirroring are part of them
         if (data := data_if_there(recipe)) is None:
             return study.without_data(start, request)
-        planned = condition_plans({augmented: recipe})
-        found += run_conditions(planned, SETTING, data, request)
-        plans += [plan for _, plan in planned]
-    report = request.paged(start, found, study.command(request.seeds), plans=plans)
+        found += run_conditions({augmented: recipe}, SETTING, data, request)
+    report = request.paged(start, found, study.command(request.seeds), recipes)
     return study.write_ledger(report, sections(report, request.dataset), request.out)
 
 

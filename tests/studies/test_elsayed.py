@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from importlib.metadata import version
 
 import pytest
 import torch
@@ -98,6 +99,13 @@ class TestClaims:
 
 
 class TestNoise:
+    def test_a_ledger_of_runs_made_elsewhere_names_their_versions(self, quick, tmp_path):
+        noise.run(StudyRequest(tmp_path, seeds=1))
+        kept, here = tmp_path / "runs.jsonl", version("torch")
+        kept.write_text(kept.read_text("utf-8").replace(f'"torch": "{here}"', '"torch": "2.6.0"'), "utf-8")
+        text = noise.run(StudyRequest(tmp_path, seeds=1)).read_text("utf-8")
+        assert f"torch 2.6.0 (runs), {here} (ledger)" in text
+
     def test_a_ledger_with_every_claim_and_the_papers_figure(self, quick, tmp_path):
         path = noise.run(StudyRequest(tmp_path, seeds=1))
         assert [(p.recipe.label_noise, p.method) for p in quick] == [(r, m) for r in RATES for m in METHODS]
