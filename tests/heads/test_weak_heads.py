@@ -113,7 +113,9 @@ def test_a_head_with_a_set_that_is_not_finite_is_counted_and_harms_no_other(case
     features[1, 0, 0] = bad
     drawn = case.draw(features, labels)
     assert drawn.diverged.tolist() == [False, True, False]
-    assert drawn.intact()(features[0]).isfinite().all()
+    logits = drawn.intact()(features[0])
+    assert logits.isfinite().all()
+    assert (logits.argmax(dim=2)[0] == labels[0]).double().mean() > 1 / case.classes
 
 
 def test_a_class_that_is_missing_gets_no_sample(case):

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import ClassVar
 
@@ -47,7 +48,23 @@ class Replacing(MemoryFileSystem):
         return super().pipe_file(path, value, **options)
 
 
-for kind in (Refusing, Replacing):
+class Slow(MemoryFileSystem):
+    """Copies no checkpoint before it is let go."""
+
+    protocol = "slow"
+    store: ClassVar[dict] = {}
+    pseudo_dirs: ClassVar[list] = [""]
+    asked = threading.Event()
+    let_go = threading.Event()
+
+    def pipe_file(self, path, value, mode="overwrite", **options):
+        if "/attempts/" in path:
+            self.asked.set()
+            self.let_go.wait()
+        return super().pipe_file(path, value, mode=mode, **options)
+
+
+for kind in (Refusing, Replacing, Slow):
     fsspec.register_implementation(kind.protocol, kind, clobber=True)
 
 
@@ -106,6 +123,18 @@ def test_an_attempt_waits_for_one_that_renews_its_lease(tmp_path):
         assert second.over
     worker.join()
     assert len(said) == 1
+
+
+def test_the_lease_is_renewed_while_a_checkpoint_is_copied(tmp_path):
+    runs = RemoteRuns("slow://bucket", lease_seconds=0.4)
+    with runs.attempt("run", tmp_path / "first") as first:
+        place = tmp_path / "first" / "checkpoints" / "00000001"
+        place.mkdir(parents=True)
+        (place / "state.json").write_text("1")
+        assert Slow.asked.wait(timeout=60)
+        found = [runs._read(first._lease(1)) for _ in range(8) if not time.sleep(0.2)]
+        Slow.let_go.set()
+    assert len(set(found)) > 2
 
 
 def test_the_newest_checkpoint_of_all_attempts_is_where_the_next_begins(tmp_path):

@@ -20,7 +20,7 @@ def feature_unit(features: Tensor) -> Tensor:
     the step sizes of FOCA's heads were published.)
 
     Args:
-        features: (..., D).
+        features: (..., D). Values that are not finite are left out.
 
     >>> import torch
     >>> features = torch.full((3, 512), 4.0)
@@ -28,4 +28,7 @@ def feature_unit(features: Tensor) -> Tensor:
     128.0
     """
     features = at_least_float32(features.detach())  # the square of 256 is infinite in float16
-    return features.square().mean().sqrt() * math.sqrt(features.shape[-1] / _REFERENCE_WIDTH)
+    mean_square = features.square().mean()
+    if not mean_square.isfinite():
+        mean_square = features[features.isfinite()].square().mean()
+    return mean_square.sqrt() * math.sqrt(features.shape[-1] / _REFERENCE_WIDTH)

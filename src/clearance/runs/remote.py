@@ -231,7 +231,7 @@ class Attempt:
         self._number, self._beats, self._step = 0, 0, -1
         self._sent: dict[str, str] = {}
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._keep, daemon=True)
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._renew, self._keep)]
 
     def begin(self, on_wait: Callable[[str], object]) -> None:
         """Take the lease, wait for it if it is held, and copy the newest checkpoint."""
@@ -246,8 +246,14 @@ class Attempt:
         if self.runs._manifest(self.name) is not None:
             self.over = True
             return
-        self._resume()
-        self._thread.start()
+        renewing, keeping = self._threads
+        renewing.start()  # a copy may take longer than the lease lasts
+        try:
+            self._resume()
+        except BaseException:
+            self._ended.set()
+            raise
+        keeping.start()
 
     def check(self) -> None:
         """Raise LeaseLostError if another attempt has taken over: to be called now and then."""
@@ -266,8 +272,9 @@ class Attempt:
     def end(self) -> None:
         """Stop renewing the lease, and keep the newest checkpoint."""
         self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
         if not (self.over or self.lost):
             with contextlib.suppress(Exception):  # the run's own error, if any, is the one to see
                 self._save()
@@ -305,16 +312,20 @@ class Attempt:
         self._beats += 1
         return f"{self.id} {self._beats}".encode()
 
-    def _keep(self) -> None:
-        """Renew the lease and copy new checkpoints until the attempt ends or is lost."""
+    def _renew(self) -> None:
+        """Renew the lease until the attempt ends or is lost."""
         while not self._ended.wait(self.runs.lease_seconds / 4):
-            with contextlib.suppress(
-                Exception
-            ):  # while the storage is away; if it stays so, another takes over
+            # while the storage is away; if it stays so, another takes over
+            with contextlib.suppress(Exception):
                 if self._newest() > self._number or self.runs._manifest(self.name) is not None:
                     self.lost = True
                     return
                 self.runs.write(self._lease(self._number), self._beat())
+
+    def _keep(self) -> None:
+        """Copy new checkpoints until the attempt ends or is lost."""
+        while not self._ended.wait(self.runs.lease_seconds / 4) and not self.lost:
+            with contextlib.suppress(Exception):
                 self._save()
 
     def _save(self) -> None:
