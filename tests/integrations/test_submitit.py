@@ -32,7 +32,7 @@ def test_runs_as_jobs_give_the_same_as_here(tmp_path):
         for one in (card, here)
     ]
     assert numbers[0] == numbers[1]
-    assert len(numbers[0]) == 4
+    assert numbers[0]
 
 
 class Unreadable:
@@ -57,3 +57,12 @@ def test_what_a_job_raises_and_a_job_that_is_lost(tmp_path):
             lost.result()
         with pytest.raises(LostError, match=r"^ValueError: invalid literal for int.*'no number'$"):
             unreadable.result()
+
+
+def test_an_engine_that_is_shut_down_finishes_its_jobs_and_takes_no_more(tmp_path):
+    engine = SubmititEngine(submitit.AutoExecutor(tmp_path, cluster="local"))
+    task = engine.submit(int, "4")
+    engine.shutdown(wait=False)
+    with pytest.raises(RuntimeError, match="takes no more tasks"):
+        engine.submit(int, "5")
+    assert task.result(timeout=60) == 4

@@ -66,13 +66,13 @@ class RayEngine(Executor):
         return task
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for the tasks, and disconnect if this engine has connected."""
+        """Wait for the tasks, and disconnect if this engine has connected; without waiting it stays connected."""
         for task in list(self._tasks):
             if cancel_futures:
                 task.cancel()
             elif wait:
                 task.exception()
-        if self._connected_here:
+        if self._connected_here and wait:
             ray.shutdown()
 
     def __exit__(

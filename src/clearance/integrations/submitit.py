@@ -42,26 +42,27 @@ class SubmititEngine(Executor):
         self._jobs = jobs
         self._calls: queue.SimpleQueue[tuple[_JobTask, Call]] = queue.SimpleQueue()
         self._tasks: set[_JobTask] = set()
-        self._ended = threading.Event()
+        self._closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> "Future[Any]":
         """Run `function` in a job; the future's exception is a TaskError."""
+        if self._closed.is_set():
+            raise RuntimeError("the engine has been shut down: it takes no more tasks")
         task = _JobTask()
         self._tasks.add(task)
         self._calls.put((task, (function, arguments, options)))
         return task
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for the jobs."""
+        """Take no more tasks, and wait for the jobs."""
+        self._closed.set()
         if cancel_futures:
             for task in list(self._tasks):
                 task.cancel()
         if wait:
-            while self._tasks:
-                time.sleep(SECONDS_BETWEEN_LOOKS / 10)
-        self._ended.set()
+            self._watcher.join()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -70,7 +71,11 @@ class SubmititEngine(Executor):
 
     def _watch(self) -> None:
         """Submit what is new as one array, and look which jobs have ended."""
-        while not self._ended.wait(SECONDS_BETWEEN_LOOKS):
+        while True:
+            if self._closed.wait(SECONDS_BETWEEN_LOOKS):
+                if not self._tasks:
+                    return
+                time.sleep(SECONDS_BETWEEN_LOOKS / 10)
             new = [self._calls.get() for _ in range(self._calls.qsize())]
             new = [(task, call) for task, call in new if not task.done()]
             if new:
