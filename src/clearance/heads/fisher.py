@@ -4,16 +4,12 @@ The Fisher matrix of a head has one row for each parameter. A length needs only 
 which is a derivative along that direction: one number for each sample.
 """
 
-import copy
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, jvp
 
-from clearance._checks import check_count
 from clearance.heads.stack import HeadStack, WeightAndBias, linear_layers, weights_and_biases
 
 Parameters = Mapping[str, Tensor]
@@ -52,20 +48,15 @@ def segment_distances(
 
     Source: Sato et al. (2019), Eq. 14 and 16, whose Fisher information is the empirical one.
 
-    A head that is Linear (ReLU Linear)* is computed in closed form, for all P points at once and with one product
-    of the features for all of them; any other head by ``torch.func.jvp``. Everything is in float64, and 1 - p_label
-    is computed as the sum of the other probabilities, so that a confident head's distance is small, not 0. Dropout is
-    off.
+    Closed form, for all P points at once and with one product of the features for all of them, in float64. 1 - p_label
+    is computed as the sum of the other probabilities, so that a confident head's distance is small, not 0.
 
     Args:
-        start: theta_0, a stack of one head.
+        start: theta_0, a stack of one head, which is Linear (ReLU Linear)*.
         tangent: One segment, for each parameter name: (theta_P - theta_0) / P, shaped like one head's.
         features: (N, D), N at least 1.
         labels: Class indices, (N,).
         segments: P; 15 as in Sato et al. (2019), section 4.2.
-
-    Raises:
-        ValueError: If `start` holds several heads, or shapes do not fit.
 
     Misleads: the empirical distance tends to 0 wherever the loss does, so a confident head seems close to others.
     Not finite where logits are not.
@@ -76,25 +67,17 @@ def segment_distances(
     >>> found.layers, bool((found.model < 1e-12).all()), found.euclidean[-1].tolist()
     (('', 'all'), True, [2.449489742783178, 2.449489742783178])
     """
-    check_count("segments", segments)
-    _check_shapes(start, tangent, features, labels)
-    own = {id(value): value for value in start.architecture.parameters()}
-    head = copy.deepcopy(
-        start.architecture, own
-    ).eval()  # other modules, the same tensors, which are not changed
     origin = {name: value[0].detach().double() for name, value in start.parameters.items()}
     step = {name: tangent[name].detach().double() for name in origin}
     layers = _layers(origin)
-    names = linear_layers(head)
-    if names is not None:
-        pairs = [weights_and_biases(parameters, names) for parameters in (origin, step)]
-        path = ReluPath(pairs[0], pairs[1], segments)
-        slopes_of, widest = path.slopes, segments * max(len(weight) for weight, _ in pairs[0])
-    else:
-        slopes_of, widest = JvpPath(head, origin, step, list(layers.values()), segments).slopes, 1
+    names = linear_layers(start.architecture)
+    assert names is not None
+    weights, moves = (weights_and_biases(parameters, names) for parameters in (origin, step))
+    path = ReluPath(weights, moves, segments)
+    widest = segments * max(len(weight) for weight, _ in weights)
     rows = max(1, ROW_ELEMENTS // max(widest, features.shape[1]))
     batches = zip(features.detach().split(rows), labels.split(rows), strict=True)
-    parts = [slopes_of(part.double(), own) for part, own in batches]
+    parts = [path.slopes(part.double(), own) for part, own in batches]
     empirical = torch.cat([loss for loss, _ in parts], dim=-1)
     deviation = torch.cat([answer for _, answer in parts], dim=-1)
     moved = {name: _norm(value.flatten()) for name, value in step.items()}
@@ -143,22 +126,6 @@ def _layers(parameters: Parameters) -> dict[str, list[str]]:
     return layers
 
 
-def _check_shapes(start: HeadStack, tangent: Parameters, features: Tensor, labels: Tensor) -> None:
-    if len(start) != 1:
-        raise ValueError(
-            f"`start` must hold one head; got {len(start)}. Pass stack.select(torch.tensor([k]))."
-        )
-    expected = {name: tuple(value.shape[1:]) for name, value in start.parameters.items()}
-    found = {name: tuple(value.shape) for name, value in tangent.items()}
-    if found != expected:
-        raise ValueError(f"`tangent` must have the names and shapes of one head, {expected}; got {found}.")
-    if features.ndim != 2 or labels.shape != features.shape[:1] or not len(labels):
-        raise ValueError(
-            "`features` must be (N, D) and `labels` (N,) with N at least 1; got "
-            f"{tuple(features.shape)} and {tuple(labels.shape)}."
-        )
-
-
 class ReluPath:
     """All points of a path of Linear (ReLU Linear)* heads at once.
 
@@ -202,42 +169,6 @@ class ReluPath:
     def _times_weight(self, values: Tensor, weight: Tensor, step: Tensor) -> Tensor:
         """The values (..., P, n, i) times the transposed weight at each point of the path."""
         return (values @ step.T).mul_(self.at).add_(values @ weight.T)
-
-
-class JvpPath:
-    """Any head, one point and one layer after another, through forward-mode differentiation."""
-
-    def __init__(
-        self, head: nn.Module, origin: Parameters, step: Parameters, layers: list[list[str]], segments: int
-    ) -> None:
-        self.head, self.origin, self.step = head, origin, step
-        self.layers, self.segments = layers, segments
-
-    def slopes(self, features: Tensor, labels: Tensor) -> Slopes:
-        """Slope of each sample's loss and deviation of its answers' slopes, both (L + 1, P, n)."""
-        points = [self._at(a, features) for a in range(self.segments)]
-        logits = torch.stack([point for point, _ in points])
-        derivatives = torch.stack([derivative for _, derivative in points], dim=1)
-        derivatives = torch.cat([derivatives, derivatives.sum(dim=0, keepdim=True)])
-        losses = (_logit_gradient(logits, labels) * derivatives).sum(dim=-1)
-        return losses, _deviation(logits, derivatives)
-
-    def _at(self, a: int, features: Tensor) -> Slopes:
-        """Logits (n, C) at point a, and their derivative along each layer's part of the step, (L, n, C)."""
-        here = {name: value + a * self.step[name] for name, value in self.origin.items()}
-
-        def logits_of(parameters: dict[str, Tensor]) -> Tensor:
-            return functional_call(self.head, parameters, (features,))
-
-        found = []
-        for owned in self.layers:
-            along = {n: self.step[n] if n in owned else torch.zeros_like(v) for n, v in here.items()}
-            with warnings.catch_warnings():
-                # torch's first jvp compiles rules by what torch itself deprecates
-                warnings.simplefilter("ignore", DeprecationWarning)
-                logits, derivative, *_ = jvp(logits_of, (here,), (along,))
-            found.append(derivative)
-        return logits, torch.stack(found)
 
 
 def _logit_gradient(logits: Tensor, labels: Tensor) -> Tensor:
