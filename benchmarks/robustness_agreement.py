@@ -31,13 +31,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clearance._describe import digest
 from clearance.attacks import PGD
 from clearance.audits import Robustness
 from clearance.data import ImageSet
 from clearance.experiments.datasets import load_dataset
 from clearance.losses import LargeMarginLoss, Loss
 from clearance.models import Classifier
-from clearance.runs import digest
 from clearance.tensors import LossTerms, Outputs
 from clearance.training import TRADES, EndToEnd, Limits, fit
 

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from clearance.data import gaussian_images
-from clearance.data.label_noise import symmetric_label_noise
 from clearance.data.subsets import draw_samples
 
 DATA = gaussian_images(class_count=3, per_class=30)
@@ -54,10 +53,11 @@ def test_what_there_is_not_cannot_be_drawn():
 
 
 def test_labels_wrong_at_a_lower_rate_are_wrong_in_the_same_way_at_a_higher_one():
-    labels = torch.arange(1000) % 10
+    data = gaussian_images(class_count=10, per_class=100)
+    labels = data.labels
 
     def noisy(rate):
-        return symmetric_label_noise(labels, 10, rate, torch.Generator().manual_seed(3))
+        return data.with_label_noise(rate, seed=3).labels
 
     for low, high in ((0.1, 0.4), (0.4, 0.8), (0.8, 1.0)):
         hit = noisy(low) != labels

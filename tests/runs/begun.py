@@ -1,5 +1,6 @@
 """Runs that were begun and ended without a word, and what is in their directories."""
 
+import json
 from pathlib import Path
 
 import torch
@@ -15,6 +16,10 @@ def names(folder):
 
 def checkpoints(folder):
     return [entry.name for entry in (folder / "checkpoints").iterdir()]
+
+
+def metrics_of(run):
+    return [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
 
 
 def latest(run):

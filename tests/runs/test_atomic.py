@@ -1,18 +1,12 @@
 """A file is there entirely or not at all, and on the disk before it has its name."""
 
-import json
-import math
 import os
 import stat
-from enum import IntEnum, StrEnum
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from clearance._files import temporary_of
-from clearance.runs import write_bytes
-from clearance.runs.json_file import json_text
+from clearance._files import temporary_of, write_bytes
 
 
 def names(folder):
@@ -72,36 +66,3 @@ def test_synced_before_the_rename_and_after(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", record_replace)
     write_bytes(tmp_path / "a.bin", b"12345")
     assert done == ["sync 5 bytes", "replace", "sync directory"]
-
-
-class Word(StrEnum):
-    HERE = "here"
-
-
-class Number(IntEnum):
-    TWO = 2
-
-
-def test_json_keeps_every_digit_and_reads_back(tmp_path):
-    value = {
-        "b": [0.1 + 0.2, -math.inf, (1, 2)],
-        "a": {"word": Word.HERE, "two": Number.TWO, "n": np.float64(0.1)},
-    }
-    write_bytes(tmp_path / "a.json", json_text(value, "report"))
-    back = json.loads((tmp_path / "a.json").read_text())
-    assert back == {"b": [0.1 + 0.2, -math.inf, [1, 2]], "a": {"word": "here", "two": 2, "n": 0.1}}
-    assert list(back) == ["b", "a"]
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ({"a": [0, {1}]}, r"`report\['a'\]\[1\]` must be something that JSON can hold .*; got set\. Convert"),
-        ({"a": np.float32(1)}, r"`report\['a'\]` must .*; got float32"),
-        ({"a": {1: 2}}, r"the keys of `report\['a'\]` must be str; got 1"),
-    ],
-)
-def test_what_json_cannot_hold_is_refused_before_writing(tmp_path, value, message):
-    with pytest.raises(ValueError, match=message):
-        write_bytes(tmp_path / "report.json", json_text(value, "report"))
-    assert names(tmp_path) == []

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from clearance.runs import RunDirectory
-from runs.begun import SEED, begin, checkpoints, latest, names
+from runs.begun import SEED, begin, checkpoints, latest, metrics_of, names
 
 
 def test_layout_while_it_runs(tmp_path):
@@ -55,9 +55,9 @@ def test_a_new_process_finds_the_checkpoint_and_the_metrics_of_that_step(tmp_pat
         found = latest(run)
         assert found.step == 2
         assert torch.equal(found.state["weight"], torch.full((2,), 2.0))
-        assert [row["step"] for row in run.metrics()] == [1, 2]
+        assert [row["step"] for row in metrics_of(run)] == [1, 2]
         run.log({"step": 3, "loss": 1 / 3})
-        assert [row["step"] for row in run.metrics()] == [1, 2, 3]
+        assert [row["step"] for row in metrics_of(run)] == [1, 2, 3]
 
 
 def test_reading_the_checkpoint_late_loses_no_metrics(tmp_path):
@@ -65,14 +65,14 @@ def test_reading_the_checkpoint_late_loses_no_metrics(tmp_path):
     with RunDirectory.open(tmp_path, SEED) as run:
         run.log({"step": 3})
         run.latest()
-        assert [row["step"] for row in run.metrics()] == [1, 2, 3]
+        assert [row["step"] for row in metrics_of(run)] == [1, 2, 3]
 
 
 def test_without_a_checkpoint_the_metrics_start_over(tmp_path):
     begin(tmp_path, save=None)
     with RunDirectory.open(tmp_path, SEED) as run:
         assert run.latest() is None
-        assert run.metrics() == []
+        assert metrics_of(run) == []
 
 
 def test_a_torn_last_line_is_forgotten(tmp_path):

@@ -7,7 +7,8 @@ import struct
 import pytest
 import torch
 
-from clearance.runs import differences, digest
+from clearance._describe import digest
+from clearance.runs.directory import differences
 
 WEIGHTS = {"weight": torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "steps": torch.tensor(7)}
 

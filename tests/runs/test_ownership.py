@@ -3,7 +3,6 @@
 import os
 
 import pytest
-import torch
 from filelock import FileLock
 
 from clearance.runs import RunDirectory, read_fingerprint
@@ -83,9 +82,3 @@ def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(PermissionError, match="`path` must be a directory that can be made and written"):
         RunDirectory.open(tmp_path, SEED)
-
-
-def test_a_fingerprint_that_json_cannot_hold_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"`fingerprint\['data'\]` must be .*; got Tensor"):
-        RunDirectory.open(tmp_path / "run", {"data": torch.ones(1)})
-    assert names(tmp_path) == []

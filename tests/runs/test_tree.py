@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
-from clearance.runs import flatten, unflatten
+from clearance.runs.tree import flatten, unflatten
 
 
 def there_and_back(tree):

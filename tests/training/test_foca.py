@@ -20,7 +20,7 @@ from clearance.integrations._hosted import Hosted
 from clearance.losses import CenterLoss, CrossEntropyLoss, Loss, TrainingWarning
 from clearance.models import Classifier, extract_features
 from clearance.research import generator
-from clearance.runs import flatten, unflatten
+from clearance.runs.tree import flatten, unflatten
 from clearance.training import FOCA, EndToEnd, Limits, fit
 from clearance.training.foca import ClassBalancedDraws, Weakness
 from clearance.vocabulary import Outcome

@@ -19,7 +19,7 @@ ImageSet('digits', 1300 images of shape (1, 8, 8), 10 classes)
 
 :func:`clearance.load_dataset` reads digits, MNIST, Fashion-MNIST and CIFAR by name. `open_images` takes tensors,
 arrays, folders of pictures, loaders and other people's Datasets of any size: what is larger than memory stays on
-disk, and is read in batches. `gaussian_images` makes images whose Bayes error is known.
+disk, and is read in batches. `gaussian_images` makes small sets for examples.
 """
 
 from clearance.data.augmentation import Augmentation

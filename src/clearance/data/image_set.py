@@ -17,7 +17,6 @@ from torch.utils.data import Dataset
 from clearance._checks import check_count, check_fraction
 from clearance._rng import generator as named_generator
 from clearance.data.augmentation import Augmentation
-from clearance.data.label_noise import symmetric_label_noise
 from clearance.data.stratified import draw_per_class, draw_stratified
 
 UNLABELLED = "unlabelled"  # the single class of images without labels
@@ -238,8 +237,12 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
     def with_label_noise(self, rate: float, seed: int) -> "ImageSet":
         """The same images with exactly round(rate * N) labels replaced by another class, uniformly.
 
+        `rate` is the fraction of wrong labels; where papers draw the new label from all K classes, theirs is
+        ``rate * K / (K - 1)``. For one seed the labels replaced at a lower rate are also replaced at a higher one, by
+        the same class.
+
         Raises:
-            ValueError: If `rate` is outside [0, 1].
+            ValueError: If `rate` is outside [0, 1], or there is one class only.
 
         >>> from clearance.data import gaussian_images
         >>> data = gaussian_images(class_count=2, per_class=10)
@@ -247,7 +250,14 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         6
         """
         stream = named_generator(seed, "data", "label_noise")
-        noisy = symmetric_label_noise(self.labels.cpu(), self.class_count, rate, stream)
+        check_fraction("rate", rate)
+        check_count("class_count", self.class_count, minimum=2)
+        labels = self.labels.cpu()
+        hit = torch.randperm(len(labels), generator=stream)[: round(rate * len(labels))]
+        # drawn for all labels, so that the shifts are the same for any rate
+        shift = torch.randint(1, self.class_count, (len(labels),), generator=stream)[: len(hit)]
+        noisy = labels.clone()
+        noisy[hit] = (labels[hit] + shift) % self.class_count
         return self._derived(labels=noisy.to(self.labels.device))
 
     def augmented(self, augmentation: Augmentation | None) -> "ImageSet":
@@ -589,18 +599,27 @@ def digest_of(images: Iterable[Tensor], labels: Tensor, shape: Sequence[int], cl
 
 
 def image_digests(data: "ImageSet", start: str = "") -> list[bytes]:
-    """`digests_of_each` of a set, kept so that the set is read only once.
+    """SHA-256 of every image's pixels, kept so that the set is read only once.
 
-    >>> from clearance.data import gaussian_images
-    >>> data = gaussian_images(per_class=2)
-    >>> image_digests(data) == image_digests(data.subset([0, 1, 2, 3, 4, 5])), len(image_digests(data))
-    (True, 6)
+    It does not depend on the image's position or on other images. `start` is hashed before the pixels, so that one set
+    can have several independent orders.
+
+    >>> images = torch.tensor([0.0, 1.0, -0.0]).view(3, 1, 1, 1)
+    >>> one, other, again = image_digests(ImageSet(images, torch.arange(3), ("a", "b", "c")))
+    >>> one == again, one == other
+    (True, False)
     """
     kept = _KEPT.setdefault(data, {})
     if start not in kept:
         channels, height, width = data.shape
         size = max(1, CHUNK // (4 * channels * height * width))
-        kept[start] = list(digests_of_each((images for images, _ in data.batches(size)), start))
+        begin = hashlib.sha256(start.encode())
+        kept[start] = found = []
+        for part, _ in data.batches(size):
+            for pixels in (part.cpu() + 0.0).numpy():  # + 0.0 turns -0.0 into 0.0
+                image = begin.copy()
+                image.update(pixels.tobytes())
+                found.append(image.digest())
     return kept[start]
 
 
@@ -614,22 +633,3 @@ def shared_images(data: "ImageSet", others: "ImageSet") -> int:
     """
     known = set(image_digests(others))
     return sum(image in known for image in image_digests(data))
-
-
-def digests_of_each(images: Iterable[Tensor], start: str = "") -> Iterator[bytes]:
-    """SHA-256 of every image's pixels; it does not depend on the image's position or on other images.
-
-    Images come in parts (n, C, H, W) of any size, float32; `start` is hashed before the pixels, so that one set can
-    have several independent orders.
-
-    >>> import torch
-    >>> one, other, again = digests_of_each([torch.tensor([[0.0], [1.0], [-0.0]])])
-    >>> one == again, one == other
-    (True, False)
-    """
-    begin = hashlib.sha256(start.encode())
-    for part in images:
-        for pixels in (part.cpu() + 0.0).numpy():  # + 0.0 turns -0.0 into 0.0
-            found = begin.copy()
-            found.update(pixels.tobytes())
-            yield found.digest()

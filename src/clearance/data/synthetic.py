@@ -29,8 +29,6 @@ class GaussianClasses:
         ValueError: If a setting is out of range, or values 5 standard deviations from a mean leave [0, 1].
 
     >>> world = GaussianClasses(class_count=2, separation=2.0)
-    >>> round(world.bayes_error(), 4)
-    0.1587
     >>> world.images(per_class=10, seed=0)
     ImageSet('gaussian', 20 images of shape (1, 8, 8), 2 classes)
     """
@@ -83,32 +81,6 @@ class GaussianClasses:
         features, labels = self.features(per_class, seed)
         images = features.clamp_(0, 1).view(-1, *self.shape)
         return ImageSet(images, labels, tuple(str(k) for k in range(self.class_count)), name="gaussian")
-
-    def log_posterior(self, images: Tensor) -> Tensor:
-        """Logarithm of the true class probabilities, shape (B, K), float64.
-
-        Takes images (B, C, H, W) or rows (B, D); classes are equally frequent. The largest entry is the Bayes
-        classifier, which is linear.
-        """
-        rows, means = images.double().flatten(1), self.means().flatten(1)
-        squared = (rows[:, None] - means).square().sum(2)
-        return torch.log_softmax(-squared / (2 * self.noise**2), dim=1)
-
-    def bayes_error(self) -> float:
-        """The smallest error that any classifier can have, a fraction.
-
-        With a = separation / sqrt(2), 1 - error = integral of phi(z - a) Phi(z)^(K - 1) dz, because the K
-        scores are independent; for two classes it is Phi(-separation / 2).
-        """
-        from scipy.integrate import quad  # slow to import, and only this method needs it
-        from scipy.stats import norm
-
-        shift = self.separation / math.sqrt(2)
-        others = self.class_count - 1
-        error, _ = quad(
-            lambda z: norm.pdf(z - shift) * -math.expm1(others * norm.logcdf(z)), shift - 12, shift + 12
-        )
-        return float(error)
 
 
 def gaussian_images(

@@ -13,7 +13,8 @@ steps are logged only once::
     result.json                 written last; its presence means "finished"
     manifest.json               the SHA-256 of each of these files; a checkpoint has its own
 
->>> import tempfile, torch
+>>> import json, tempfile, torch
+>>> from pathlib import Path
 >>> from clearance.runs import RunDirectory
 >>> def train(path, until):
 ...     with RunDirectory.open(path, {"seed": 0}) as run:
@@ -24,13 +25,14 @@ steps are logged only once::
 ...             run.log({"step": step, "weight": weight[0].item()})
 ...             if step % 2 == 0:
 ...                 run.save(step, {"weight": weight})
-...         return step, weight, run.metrics()
+...     return step, weight
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     _ = train(folder, until=3)  # step 3 is lost: the newest checkpoint is from step 2
-...     step, weight, metrics = train(folder, until=5)
+...     step, weight = train(folder, until=5)
+...     logged = Path(folder, "metrics.jsonl").read_text().splitlines()
 >>> step, weight
 (5, tensor([2.5000, 2.5000]))
->>> [row["step"] for row in metrics]
+>>> [json.loads(line)["step"] for line in logged]
 [1, 2, 3, 4, 5]
 
 A file that was damaged, changed or deleted after it was written is an error when the run is opened or read.
@@ -38,15 +40,9 @@ Files are JSON and safetensors, without pickle. For non-finite floats JSON files
 ``Infinity`` and ``-Infinity``, as Python's ``json`` reads and writes them.
 """
 
-from clearance._describe import digest as digest
-from clearance._files import write_bytes as write_bytes
-from clearance.runs.directory import Checkpoint as Checkpoint
 from clearance.runs.directory import RunDirectory as RunDirectory
 from clearance.runs.directory import check_finished as check_finished
 from clearance.runs.directory import read_fingerprint as read_fingerprint
 from clearance.runs.directory import read_result as read_result
-from clearance.runs.fingerprint import differences as differences
 from clearance.runs.manifest import read_file as read_file
 from clearance.runs.manifest import write_files as write_files
-from clearance.runs.tree import flatten as flatten
-from clearance.runs.tree import unflatten as unflatten

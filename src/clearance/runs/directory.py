@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,8 +18,6 @@ from torch import Tensor
 
 from clearance._checks import check_count
 from clearance._files import named, sync_directory, write_bytes, write_synced
-from clearance.runs.fingerprint import differences
-from clearance.runs.json_file import json_text, plain
 from clearance.runs.manifest import MANIFEST, check_files, manifest_of, read_file, write_files
 from clearance.runs.tree import flatten, snapshot, unflatten
 
@@ -28,6 +26,8 @@ LOCK = "lock"
 _METRICS = "metrics.jsonl"
 _RUN_SCHEMA = 1
 _NAMED = 5  # differences in a message
+_SHOWN = 60  # characters of a value in a message
+_MISSING = object()
 _POLL_SECONDS = 0.2
 _warn = logging.getLogger(__name__).warning  # reaches stderr unless logging is configured otherwise
 
@@ -72,7 +72,7 @@ def claim(path: Path, fingerprint: Mapping[str, Any]) -> BaseFileLock:
         for left in list(path.glob(".*.tmp")):
             left.unlink()
         if not (path / RUN).exists():
-            write_bytes(path / RUN, json_text({"schema": _RUN_SCHEMA, "fingerprint": fingerprint}, "run"))
+            write_bytes(path / RUN, _json_text({"schema": _RUN_SCHEMA, "fingerprint": fingerprint}))
     except BaseException:
         lock.release()
         raise
@@ -109,6 +109,43 @@ def read_fingerprint(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"wrote it, or another directory."
         )
     return fingerprint
+
+
+def _json_text(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """Where two trees of plain JSON values differ: one line for each dotted path, with both values.
+
+    Args:
+        there: The stored one.
+        here: The expected one.
+
+    Lists are compared as a whole, and 1 differs from 1.0.
+
+    >>> differences({"fit": {"seed": 0, "epochs": 3}}, {"fit": {"seed": 1, "epochs": 3}, "device": "cpu"})
+    ['device: absent there, "cpu" here', 'fit.seed: 0 there, 1 here']
+    """
+    return list(_differences(there, here, ()))
+
+
+def _differences(there: Any, here: Any, path: tuple[str, ...]) -> Iterable[str]:
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        for key in sorted({*there, *here}):
+            yield from _differences(there.get(key, _MISSING), here.get(key, _MISSING), (*path, key))
+    elif _text(there) != _text(here):
+        yield f"{'.'.join(path)}: {_short(there)} there, {_short(here)} here"
+
+
+def _text(value: Any) -> str:
+    # as text, because NaN equals itself there and True is not 1
+    return "absent" if value is _MISSING else json.dumps(value, sort_keys=True)
+
+
+def _short(value: Any) -> str:
+    text = _text(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def _check_same(path: Path, fingerprint: Mapping[str, Any]) -> None:
@@ -290,7 +327,7 @@ class Metrics:
 
     def append(self, values: Mapping[str, Any]) -> None:
         """Write one line, keys sorted, floats with all their digits."""
-        line = json.dumps(plain(values, "values"), sort_keys=True).encode() + b"\n"
+        line = json.dumps(values, sort_keys=True).encode() + b"\n"
         self._digest.update(line)
         try:
             while line:  # a disk that is nearly full takes a part
@@ -308,19 +345,6 @@ class Metrics:
         self._file.close()
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Every line of a metrics file, in order; none if there is no file."""
-    if not path.exists():
-        return []
-    try:
-        return [json.loads(line) for line in read_file(path.parent, path.name).decode("ascii").splitlines()]
-    except ValueError as error:
-        raise ValueError(
-            f"{path} must hold the lines that the run wrote; got {error}. Restore it, or delete {path.parent} to start "
-            "over."
-        ) from error
-
-
 MODEL = "model.safetensors"
 RESULT = "result.json"
 
@@ -334,7 +358,7 @@ def write_result(path: Path, weights: Mapping[str, Tensor], result: Mapping[str,
     stored = {name: snapshot(tensor, f"weights[{name!r}]").contiguous() for name, tensor in weights.items()}
     files = {
         MODEL: save(stored),
-        RESULT: json_text(result, "result"),
+        RESULT: _json_text(result),
     }  # the result last: it says that the run is finished
     write_files(path, files, others=(RUN, _METRICS))
 
@@ -437,9 +461,8 @@ class RunDirectory:
         On file systems without ``flock`` (some network drives), two machines may open the same run.
         """
         where = Path(path)
-        wanted = plain(fingerprint, "fingerprint")
-        check_claim(where, wanted)  # first: a wrong call should fail before it waits
-        lock = claim(where, wanted)
+        check_claim(where, fingerprint)  # first: a wrong call should fail before it waits
+        lock = claim(where, fingerprint)
         try:
             return cls(where, lock)
         except BaseException:
@@ -471,10 +494,6 @@ class RunDirectory:
             RuntimeError: The run is finished or closed.
         """
         self._writable().append(values)
-
-    def metrics(self) -> list[dict[str, Any]]:
-        """Every line logged so far, earlier processes included; of a finished run too."""
-        return read_metrics(self.path / _METRICS)
 
     def save(self, step: int, state: Any) -> None:
         """Write a checkpoint, then delete the previous one.
