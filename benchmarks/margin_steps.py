@@ -13,7 +13,6 @@ from clearance.losses import Loss
 from clearance.losses.large_margin import margin_violation
 from clearance.models import Classifier, resnet20
 from clearance.tensors import LossTerms
-from clearance.training._way import backward_to
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Step:
         """One update."""
         self.optimizer.zero_grad(set_to_none=True)
         outputs = self.model.outputs(self.images, self.loss.layers)
-        backward_to(self.model.parameters(), self.loss(outputs, self.labels).total, self.loss)
+        self.loss(outputs, self.labels).total.backward()
         self.optimizer.step()
         self.loss.after_step(outputs, self.labels)
 

@@ -150,20 +150,3 @@ def check_batch(images: Tensor, labels: Tensor, data: ImageSet) -> None:
     if images.device.type == "cpu":
         check_labels(labels, images, data.classes)
         check_pixels(images.detach())
-
-
-def backward_to(parameters: Iterable[nn.Parameter], total: Tensor, loss: Loss) -> None:
-    """Accumulate the gradient of a batch's loss in the parameters.
-
-    A loss that reads the activation ``"input"`` makes the images a leaf of the graph, and a plain
-    ``backward()`` would also compute their gradient, which is not used. The gradients of parameters are the
-    same to the bit.
-
-    Parameters are those that a step may move; frozen ones and those that do not affect the loss are unchanged. `total`
-    is 0-dim. Of the loss only `layers` are used: without ``"input"`` the pass is a plain ``backward()``, which
-    reentrant checkpointing needs.
-    """
-    if "input" not in loss.layers:
-        total.backward()
-        return
-    total.backward(inputs=[parameter for parameter in parameters if parameter.requires_grad])

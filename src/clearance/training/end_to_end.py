@@ -22,7 +22,6 @@ from clearance.training._way import (
     Generators,
     Training,
     WayOfTraining,
-    backward_to,
     check_batch,
     check_loss,
     check_moved,
@@ -148,7 +147,7 @@ class _EndToEndTraining(Training):
             if isinstance(self.way.adversarial, TRADES):
                 term = self.way.adversarial.term(outputs.logits[: len(attacked)], self.model(attacked))
                 terms = LossTerms({**terms.terms, "divergence": term})
-            backward_to(self._moved, terms.total, loss)
+            terms.total.backward()
         average_gradients(self._moved, len(labels))
         self.optimizer.step()
         self._steps += 1

@@ -30,7 +30,6 @@ from clearance.training._way import (
     Generators,
     Training,
     WayOfTraining,
-    backward_to,
     check_batch,
     check_loss,
     check_moved,
@@ -229,7 +228,7 @@ class FOCATraining(Training):
             self.after_step()
             return LossTerms({"weak_heads": images.new_tensor(torch.nan)})
         self.optimizer.zero_grad(set_to_none=True)
-        backward_to(self._moved, terms.total, self.way.loss)
+        terms.total.backward()
         average_gradients(self._moved, len(labels))
         self.optimizer.step()
         self.after_step()

@@ -1,5 +1,8 @@
 """Shared by closed-form weak heads: checks of the head and its batches, and the stack of solutions."""
 
+from collections.abc import Mapping
+
+import torch
 from torch import Tensor, nn
 
 from clearance._precision import at_least_float32
@@ -38,11 +41,9 @@ def check_batches(features: Tensor, labels: Tensor, classes: int) -> None:
         )
 
 
-def solved_heads(
-    architecture: nn.Module, names: tuple[str, str], weight: Tensor, bias: Tensor, like: Tensor
-) -> TrainedHeads:
-    """K solutions, weight (K, C, D) and bias (K, C), as heads for features such as `like`."""
+def solved_heads(architecture: nn.Module, solution: Mapping[str, Tensor], like: Tensor) -> TrainedHeads:
+    """K solutions, each parameter (K, ...), as heads for features such as `like`."""
     dtype = at_least_float32(like).dtype  # as trained heads are
-    weight, bias = weight.to(dtype), bias.to(dtype)
-    finite = weight.isfinite().flatten(1).all(dim=1) & bias.isfinite().all(dim=1)
-    return TrainedHeads(HeadStack(architecture, dict(zip(names, (weight, bias), strict=True))), ~finite)
+    parameters = {name: value.to(dtype) for name, value in solution.items()}
+    finite = [value.isfinite().flatten(1).all(dim=1) for value in parameters.values()]
+    return TrainedHeads(HeadStack(architecture, parameters), ~torch.stack(finite).all(dim=0))

@@ -7,10 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_positive
-from clearance._precision import at_least_float32
 from clearance.heads.gaussian_mixture import GaussianMixture, log_of_variance
 from clearance.heads.scale import feature_unit
-from clearance.heads.stack import HeadStack
 from clearance.heads.train import TrainedHeads
 from clearance.heads.weak._linear import check_batches, linear_names, solved_heads
 
@@ -91,10 +89,13 @@ class GaussianMixtureHeads:
         check_batches(features, labels, classes)
         means, variance, log_priors = self._fitted(features.double(), labels, classes, least_unit)
         if isinstance(architecture, GaussianMixture):
-            return _mixtures(architecture, means, variance, log_priors, like=features)
-        weight = means / variance
-        bias = log_priors - 0.5 * (means * weight).sum(dim=2)
-        return solved_heads(architecture, names, weight, bias, like=features)
+            spread = log_of_variance(variance, architecture.floor)
+            solution = {"means": means, "log_priors": log_priors, "raw_log_variance": spread}
+        else:
+            weight = means / variance
+            bias = log_priors - 0.5 * (means * weight).sum(dim=2)
+            solution = dict(zip(names, (weight, bias), strict=True))
+        return solved_heads(architecture, solution, like=features)
 
     def _names(self, architecture: nn.Module) -> tuple[str, str]:
         if not isinstance(architecture, GaussianMixture):
@@ -132,17 +133,3 @@ class GaussianMixtureHeads:
         present = counts > 0
         shares = present / present.sum(dim=1, keepdim=True)
         return centre + offsets, variance, torch.where(present, shares.log(), _MISSING)
-
-
-def _mixtures(
-    architecture: GaussianMixture, means: Tensor, variance: Tensor, log_priors: Tensor, like: Tensor
-) -> TrainedHeads:
-    dtype = at_least_float32(like).dtype
-    found = {
-        "means": means,
-        "log_priors": log_priors,
-        "raw_log_variance": log_of_variance(variance, architecture.floor),
-    }
-    parameters = {name: value.to(dtype) for name, value in found.items()}
-    finite = torch.stack([value.isfinite().flatten(1).all(dim=1) for value in found.values()]).all(dim=0)
-    return TrainedHeads(HeadStack(architecture, parameters), ~finite)

@@ -115,8 +115,8 @@ class RidgeHeads:
                 stacklevel=2,
             )
         penalty = self._scaled_penalty(features.double(), least_unit) if self.relative else self.penalty
-        weight, bias = solve_ridge(features, F.one_hot(labels, classes), penalty)
-        return solved_heads(architecture, names, weight, bias, like=features)
+        solution = solve_ridge(features, F.one_hot(labels, classes), penalty)
+        return solved_heads(architecture, dict(zip(names, solution, strict=True)), like=features)
 
     def _scaled_penalty(self, features: Tensor, least_unit: Tensor | None) -> Tensor:
         """The penalty of every head, 0-dim, in squared units of the features."""
