@@ -164,6 +164,8 @@ class GivenOutputs(Outputs):
         logits: (B, C).
         features: (B, D), or None.
 
+    >>> GivenOutputs(torch.zeros(2, 3))
+    GivenOutputs(logits=(2, 3))
     >>> GivenOutputs(torch.zeros(2, 3)).features
     Traceback (most recent call last):
         ...
@@ -174,6 +176,11 @@ class GivenOutputs(Outputs):
         given = {"logits": logits, "activations": {}, "again": None, "images": None, "mean": None}
         for name, value in (given if features is None else given | {"features": features}).items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        """What was given."""
+        given = [name for name in ("logits", "features") if name in vars(self)]
+        return f"GivenOutputs({', '.join(f'{name}={tuple(vars(self)[name].shape)}' for name in given)})"
 
     def __getattr__(self, name: str) -> Any:
         """Called for what was not given."""

@@ -174,7 +174,7 @@ def wide(channels):
 
 @pytest.mark.parametrize(("channels", "images"), [(32, 200), (200, 128), (240, 64), (400, 64)])
 def test_a_large_network_is_asked_fewer_images_for_the_smallest_change(channels, images):
-    train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
+    train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=70, seed=1)
     source = InMemory(wide(channels), train, test)
     said: list[str] = []
 
@@ -188,3 +188,10 @@ def test_a_large_network_is_asked_fewer_images_for_the_smallest_change(channels,
     assert chosen(audits=[MinimalPerturbation(images=50)]) == 50
     given = {"minimal_perturbation": {"images": 70}}
     assert chosen(audits=["minimal_perturbation"], settings=given) == 70
+
+
+def test_a_large_network_says_nothing_of_fewer_images_where_there_are_no_more():
+    source = InMemory(wide(400), gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1))
+    said: list[str] = []
+    source.target(AuditRequest(say=said.append, audits=["minimal_perturbation"]))
+    assert said == []

@@ -181,7 +181,7 @@ class Subject:
         return named_classes(self.test_logits)
 
     def features(self, data: ImageSet) -> Tensor:
-        """Features of any images, shape (N, D); those of `train` and `test` are kept."""
+        """Features of any images, shape (N, D)."""
         if self.workers is None:
             return extract_features(self.model, data, on_progress=self.progress)
         size = batch_size_for(self.model, data)

@@ -17,6 +17,7 @@ from clearance.attacks.balls import projected, steepest, streams_of
 from clearance.attacks.gradient import FGSM, IFGSM
 from clearance.attacks.losses import logit_margin
 from clearance.audits._audit import Audit, Findings, Subject, named_class, share_of
+from clearance.audits._change_sheet import picture_pixels
 from clearance.audits._samples import balanced_rows, first_half, fixed_images, other_images
 from clearance.audits.goodness_of_fit import FittedGaussians, fitted_gaussians
 from clearance.audits.out_of_distribution import neighbour_score, unit_length
@@ -26,7 +27,8 @@ from clearance.geometry.scatter import class_scatter
 from clearance.heads.gaussian_mixture import GaussianMixture, half_distances
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
-from clearance.vocabulary import Better, Bounds, Exhibit, Measurement, Scalar
+from clearance.models.features import named_classes
+from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
 LEFT_OUT = "classes left out"
 LIKELIHOOD, DENSITY, CLASS_MEAN, MAHALANOBIS = "likelihood", "density", "class mean", "mahalanobis"
@@ -409,7 +411,7 @@ def attacked(
     found = made.perturbed(model, images, labels)
     logits = logits_of(model, found)
     right = ~broken(logits_of(model, images), labels)
-    return Changed(attack, epsilon, found, logits.argmax(dim=1), right & broken(logits, labels))
+    return Changed(attack, epsilon, found, named_classes(logits), right & broken(logits, labels))
 
 
 def sign_noise(images: Tensor, changes: Tensor, seed: int) -> Tensor:
@@ -605,7 +607,7 @@ class Evasion:
             self._keep(moving, answers, labels, best, scores)
             length = 2 * RELATIVE_STEP * epsilon / self.steps * (1 - number / self.steps)
             delta = moving - images + length * steepest(gradient, INF)
-            moving = (images + projected(delta, images, epsilon, INF, Bounds())).clamp(0, 1)
+            moving = (images + projected(delta, images, epsilon, INF)).clamp(0, 1)
         self._keep(moving, logits_of(self._joint, moving, chunk=chunk), labels, best, scores)
         return Evaded(best, scores)
 
@@ -802,7 +804,7 @@ def _contact_sheet(normal: NormalImages, seen: Seen, score: str) -> Exhibit | No
         return None
     classes = normal.data.classes
     columns = {
-        "image": [_nested(changed.images[row]) for row in rows],
+        "image": picture_pixels(changed.images[rows]),
         "caught": caught.cpu()[rows].tolist(),
         "class": [classes[k] for k in normal.data.labels.cpu()[rows].tolist()],
         "taken for": [named_class(classes, k) for k in changed.predicted.cpu()[rows].tolist()],
@@ -834,12 +836,6 @@ def _histogram(clean: Tensor, moved: Tensor, *, whole: bool) -> dict[str, list[f
     }
 
 
-def _nested(image: Tensor) -> list[object]:
-    """Pixels with three decimals, which is finer than a grey level."""
-    found: list[object] = (image.double().cpu() * 1000).round().div(1000).tolist()
-    return found
-
-
 def tables(normal: NormalImages, epsilon: float) -> list[Exhibit]:
     """Two exhibits of numbers that nothing draws, because they cannot be compared with those of another model.
 
@@ -857,7 +853,7 @@ def _scores(normal: NormalImages) -> Exhibit:
     classes = normal.data.classes
     columns: dict[str, list[Any]] = {
         "class": [classes[k] for k in normal.data.labels.tolist()],
-        "taken for": [named_class(classes, k) for k in logits.argmax(dim=1).tolist()],
+        "taken for": [named_class(classes, k) for k in named_classes(logits).tolist()],
         "p": p_values(normal.seen_held_out[0][LIKELIHOOD], scores[LIKELIHOOD]).tolist(),
     }
     columns |= {

@@ -17,7 +17,7 @@ class CheckCommand:
     """Compare an audit with an earlier one, and fail if a quantity got worse by more than its tolerance.
 
     The 95 % interval of the change is paired: over the same images if both audits store a number for each, otherwise
-    over seeds. A quantity fails only if its whole interval is beyond the tolerance. Status: 0 passed, 1 failed,
+    over seeds. A quantity fails if its whole interval is beyond the tolerance, or as --inconclusive says. Status: 0 passed, 1 failed,
     2 usage, 3 not measured.
 
     Args:

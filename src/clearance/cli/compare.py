@@ -141,8 +141,10 @@ def _without_folders(word: str) -> str:
 
     >>> _without_folders("--dataset=folder:/home/ann/pets"), _without_folders("results/one")
     ('--dataset=folder:pets', 'results/one')
+    >>> _without_folders("run:/home/ann/runs/plain")
+    'run:plain'
     """
-    return re.sub(r"^((?:--[\w-]+=)?(?:folder:|npz:)?)[/~].*?([^/]*)/*$", r"\1\2", word)
+    return re.sub(r"^((?:--[\w-]+=)?(?:folder:|npz:|run:)?)[/~].*?([^/]*)/*$", r"\1\2", word)
 
 
 def _saved(card: "Card", out: str) -> str:

@@ -318,9 +318,9 @@ def fewer_where_costly(model: Classifier, test: ImageSet, request: "AuditRequest
     with evaluating(model), torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(image)
     work = max(counter.get_total_flops() // 2, 1)
-    if WORK // work >= MinimalPerturbation.images:
-        return {}
     images = max(WORK // work // BATCH, 1) * BATCH
+    if images >= min(MinimalPerturbation.images, len(test)):
+        return {}
     request.say(
         f"{COSTLY}: {images} images instead of {MinimalPerturbation.images}, for a network of {work / 1e6:.0f} million "
         f"multiply-adds an image; --images {MinimalPerturbation.images} takes them all"

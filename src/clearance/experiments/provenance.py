@@ -43,7 +43,7 @@ def full_settings(recipe: Recipe, audits: AuditPlan | None = None) -> dict[str, 
 def described(audit: Audit) -> dict[str, Any]:
     """The settings of an audit as JSON values, and the code of one that is not Clearance's, as hashes.
 
-    Of images the name and digest are kept, of slices the names of their columns.
+    Of images the name and digest are kept, of slices the names of their columns, of a folder or file its own name.
     """
     names = (
         [one.name for one in dataclasses.fields(audit)] if dataclasses.is_dataclass(audit) else vars(audit)
@@ -56,6 +56,8 @@ def _described(value: Any) -> Any:
         return {"name": value.name, "images": len(value), "digest": value.digest()[:16]}
     if isinstance(value, Slices):
         return {"name": value.name, "columns": list(value.columns)}
+    if isinstance(value, str) and value.startswith(("folder:", "npz:")):
+        return without_folder(value)
     return describe(value)
 
 

@@ -311,7 +311,8 @@ class GateResult:
             return ""
         ends = self.low, self.high
         open_ = self.tolerance.reached_by(*ends) and not self.tolerance.exceeded_by(*ends)
-        return "too few images to exclude more than is tolerated" if open_ else ""
+        counted = "images" if "images" in self.over else "seeds"
+        return f"too few {counted} to exclude more than is tolerated" if open_ else ""
 
 
 def check(

@@ -71,8 +71,10 @@ def plain_number(value: float) -> str:
 
     >>> plain_number(0.002), plain_number(1e-8), plain_number(200.0)
     ('0.002', '1e−8', '200')
+    >>> plain_number(1e6)
+    '1e6'
     """
-    return f"{value:g}".replace("e-0", "e−").replace("-", "−")
+    return f"{value:g}".replace("e+0", "e").replace("e-0", "e−").replace("-", "−")
 
 
 def draw_legend(axes: Axes) -> None:

@@ -55,7 +55,7 @@ def as_svg(figure: Figure, name: str, title: str) -> Markup:
     """The figure as an ``<svg>`` element without ids that could clash, scripts or dates.
 
     Args:
-        figure: What `figures` drew.
+        figure: Any of matplotlib.
         name: Unique within the page; the ids of markers and clip paths grow from it.
         title: What a screen reader says.
 
