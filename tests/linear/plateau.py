@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from clearance.linear.svm_path import as_points
-
 
 @dataclass(frozen=True)
 class Plateau:
@@ -60,7 +58,7 @@ def plateau(x: ArrayLike, y: ArrayLike) -> Plateau:
     >>> found.lam, found.solution(3.0)
     (3.0, (array([0.33333333]), 0.0))
     """
-    points, labels = as_points(x, y)
+    points, labels = np.asarray(x, dtype=np.float64), np.asarray(y)
     negative = labels < 0
     if negative.sum() * 2 != len(labels):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Identities of exact hinge and softplus machines, on small data."""
+"""Identities of exact support vector machines, on small data."""
 
 import numpy as np
 import pytest
@@ -104,10 +104,9 @@ def test_i09_the_boundary_tilts_as_soon_as_the_plateau_ends():
 
 
 @pytest.mark.parametrize("sizes", [(30, 30), (10, 45)])
-@pytest.mark.parametrize("loss", ["hinge", "softplus"])
-def test_i10_optimality_conditions(sizes, loss):
+def test_i10_optimality_conditions(sizes):
     x, y = clouds(sizes)
-    for fit in svm_path(x, y, GRID, loss=loss, tolerance=EXACT):
+    for fit in svm_path(x, y, GRID, tolerance=EXACT):
         a = fit.multipliers
         assert (a >= 0).all()
         assert (a <= 1 / len(y) * (1 + 1e-12)).all()
@@ -115,15 +114,13 @@ def test_i10_optimality_conditions(sizes, loss):
         assert 0 <= fit.relative_gap <= EXACT
         # the gap is a sum of terms that are not negative, of which lambda ||w - w(a)||^2 is one
         assert np.linalg.norm((a * y) @ x / (2 * fit.lam) - fit.w) <= np.sqrt((fit.gap + 1e-14) / fit.lam)
-        if loss == "hinge":
-            assert fit.risk == pytest.approx(a.sum() - 2 * fit.lam * fit.w @ fit.w, rel=1e-6, abs=1e-9)
+        assert fit.risk == pytest.approx(a.sum() - 2 * fit.lam * fit.w @ fit.w, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("make", [clouds, separable])
-@pytest.mark.parametrize("loss", ["hinge", "softplus"])
-def test_i11_norm_and_risk_are_monotone_and_the_objective_concave(make, loss):
+def test_i11_norm_and_risk_are_monotone_and_the_objective_concave(make):
     x, y = make()
-    fits = svm_path(x, y, GRID, loss=loss, tolerance=1e-10)
+    fits = svm_path(x, y, GRID, tolerance=1e-10)
     norms = np.array([fit.plane.scale for fit in fits])
     risks = np.array([fit.risk for fit in fits])
     objectives = np.array([fit.objective for fit in fits])
@@ -149,38 +146,16 @@ def test_i12_the_hard_margin_is_constant(weakest):
     assert readings(svm_path(x, y, [1e-1])[0], x, y) != pytest.approx(readings(fits[0], x, y), rel=1e-3)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "softplus"])
 @pytest.mark.parametrize("sizes", [(30, 30), (10, 45)])
-def test_i13_swapped_classes(sizes, loss):
+def test_i13_swapped_classes(sizes):
     x, y = clouds(sizes)
     for lam in (10.0, 1e-1, 1e-3):
-        (one,) = svm_path(x, y, [lam], loss=loss, tolerance=EXACT)
-        (other,) = svm_path(x, -y, [lam], loss=loss, tolerance=EXACT)
+        (one,) = svm_path(x, y, [lam], tolerance=EXACT)
+        (other,) = svm_path(x, -y, [lam], tolerance=EXACT)
         np.testing.assert_allclose(other.w, -one.w, rtol=1e-4, atol=1e-9)
         assert readings(other, x, -y) == pytest.approx(readings(one, x, y), abs=1e-5)
         mirrored = tilting_plane(other.plane, x, -y).offset
         assert mirrored == pytest.approx(-tilting_plane(one.plane, x, y).offset, abs=1e-5)
-
-
-def test_i15_softplus_at_strong_regularisation():
-    x, y = clouds()
-    lam = 1e6
-    (fit,) = svm_path(x, y, [lam], loss="softplus", tolerance=1e-15)
-    first, second = centroids(x, y)
-    np.testing.assert_allclose(fit.w, (second - first).numpy() / (8 * lam), rtol=1e-5)
-    assert tilting_angle(fit.plane, x, y) < 1e-5
-    (weak,) = svm_path(x, y, [1e-3], loss="softplus")
-    assert tilting_angle(weak.plane, x, y) > 0.1
-
-
-def test_softplus_is_scikit_learn_s_logistic_regression():
-    from sklearn.linear_model import LogisticRegression
-
-    x, y = clouds((25, 40))
-    for fit in svm_path(x, y, [1.0, 1e-2, 1e-4], loss="softplus", tolerance=EXACT):
-        oracle = LogisticRegression(C=1 / (2 * fit.lam * len(y)), tol=1e-10, max_iter=10_000).fit(x, y)
-        np.testing.assert_allclose(fit.w, oracle.coef_[0], rtol=1e-4, atol=1e-7)
-        assert fit.b == pytest.approx(float(oracle.intercept_[0]), rel=1e-4)
 
 
 def test_a_path_of_torch_tensors_is_that_of_arrays():

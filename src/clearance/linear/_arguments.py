@@ -40,10 +40,13 @@ def as_signs(labels: Points, count: int) -> Tensor:
 
 
 def as_float64(values: Points) -> Tensor:
-    """Values as a float64 tensor without a graph; read-only arrays are copied, as torch requires."""
+    """Values as a float64 tensor without a graph; arrays are copied unless they are writable and in C order.
+
+    Torch refuses negative strides, and warns of read-only memory.
+    """
     if isinstance(values, Tensor):
         return values.detach().double()
-    return torch.as_tensor(np.require(values, dtype=np.float64, requirements="W"))
+    return torch.as_tensor(np.require(values, dtype=np.float64, requirements=["C", "W"]))
 
 
 def check_both_classes(signs: Tensor) -> None:

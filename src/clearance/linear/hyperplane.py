@@ -231,10 +231,7 @@ def wrong(plane: Hyperplane, x: Points, y: Points) -> Tensor:
     >>> wrong(Hyperplane.of([1.0]), [[-3.0], [0.0]], [-1, 1]).tolist()
     [False, True]
     """
-    rows = as_rows("x", x)
-    if not len(rows):
-        raise ValueError("`x` must hold at least one point; got none.")
-    return as_signs(y, len(rows)) * scores(plane, rows) <= 0
+    return margins(plane, x, y) <= 0
 
 
 def _mean(values: Tensor, y: Points, *, class_balanced: bool) -> float:

@@ -15,35 +15,6 @@ from torch import Tensor
 from clearance._checks import check_choice, check_positive
 from clearance.linear._arguments import Points, as_float64, check_finite
 
-Loss = Callable[[Tensor], Tensor]
-
-
-def zero_one(z: Tensor) -> Tensor:
-    """f(z) = 1 where z <= 0, else 0; scaling z changes nothing.
-
-    >>> zero_one(torch.tensor([-1.0, 0.0, 2.0])).tolist()
-    [1.0, 1.0, 0.0]
-    """
-    return (z <= 0).to(z.dtype)
-
-
-def hinge(z: Tensor) -> Tensor:
-    """f(z) = max(1 - z, 0).
-
-    >>> hinge(torch.tensor([-1.0, 0.0, 2.0])).tolist()
-    [2.0, 1.0, 0.0]
-    """
-    return (1 - z).clamp_min(0)
-
-
-def softplus(z: Tensor) -> Tensor:
-    """f(z) = ln(1 + exp(-z)), without overflow.
-
-    >>> softplus(torch.tensor([-1000.0, 1000.0])).tolist()
-    [1000.0, 0.0]
-    """
-    return torch.logaddexp(-z, torch.zeros_like(z))
-
 
 @dataclass(frozen=True)
 class ScaledLoss:
@@ -55,16 +26,15 @@ class ScaledLoss:
         beta: -f'(0).
     """
 
-    name: str
-    function: Loss
+    function: Callable[[Tensor], Tensor]
     alpha: float | None
     beta: float | None
 
 
 LOSSES = {
-    "zero_one": ScaledLoss("zero_one", zero_one, None, None),
-    "hinge": ScaledLoss("hinge", hinge, 1.0, 1.0),
-    "softplus": ScaledLoss("softplus", softplus, math.log(2.0), 0.5),
+    "zero_one": ScaledLoss(lambda z: (z <= 0).to(z.dtype), None, None),
+    "hinge": ScaledLoss(lambda z: (1 - z).clamp_min(0), 1.0, 1.0),
+    "softplus": ScaledLoss(lambda z: torch.logaddexp(-z, torch.zeros_like(z)), math.log(2.0), 0.5),
 }
 
 
@@ -93,8 +63,8 @@ def large_scale_limit(loss: str, z: Points, scale: float) -> Tensor:
     >>> large_scale_limit("softplus", [-2.0, 2.0], scale=10.0).tolist()
     [20.0, 0.0]
     """
-    distances = _distances(z, scale)
-    return zero_one(distances) if _known(loss).beta is None else scale * (-distances).clamp_min(0)
+    known, distances = _known(loss), _distances(z, scale)
+    return known.function(distances) if known.beta is None else scale * (-distances).clamp_min(0)
 
 
 def small_scale_limit(loss: str, z: Points, scale: float) -> Tensor:

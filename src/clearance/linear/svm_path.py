@@ -3,7 +3,7 @@
 The walk goes from strong to weak penalties, each start extrapolated from the two solutions before it, and every
 solution comes with its duality gap.
 
-At one lambda the hinge is solved by an augmented Lagrangian outside and a semismooth Newton method inside. The
+At one lambda the problem is solved by an augmented Lagrangian outside and a semismooth Newton method inside. The
 kink is rounded to a parabola of width 1 / (n sigma) in units of the margin, and each sample's loss is shifted by its
 multiplier:
 
@@ -11,23 +11,20 @@ multiplier:
 
 Every such minimum is a proximal step on the dual problem, so that the rounding disappears as the multipliers
 settle: the solution is that of the hinge itself (Rockafellar, 1976; for the inner method Qi and Sun, 1993). The same
-smoothness makes Newton's method end in few steps, because only the samples on the parabola enter its matrix. Softplus
-(logistic regression) needs no rounding: a plain Newton method with step halving.
+smoothness makes Newton's method end in few steps, because only the samples on the parabola enter its matrix.
 """
 
 import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas, lapack
-from scipy.special import entr, expit, xlogy
 
-from clearance._checks import check_choice, check_positive
-from clearance.linear._arguments import SMALLEST
+from clearance._checks import check_positive
+from clearance.linear._arguments import SMALLEST, Points, as_rows, as_signs, check_both_classes
 from clearance.linear.hyperplane import Hyperplane
 
 Array = NDArray[np.float64]
@@ -45,13 +42,11 @@ WIDER = 4.0
 ASTRAY = 8.0  # reaches that a sample may move before the window is taken to be wrong
 SLOPE_LEFT = 1e-3  # share of the first slope at which a line search is content
 LINE_STEPS = 40
-SOFTPLUS_STEPS = 100
-ENOUGH = 1e-4  # share of the promised descent that a step must keep (Armijo)
 
 
 @dataclass(frozen=True)
 class LinearFit:
-    """A minimiser of  (1/n) sum f(y (w.x + b)) + lambda ||w||^2  with its duality gap.
+    """A minimiser of  (1/n) sum max(1 - y (w.x + b), 0) + lambda ||w||^2  with its duality gap.
 
     The gap bounds from above what a better classifier could gain, and so how far away the best one is:
     ||w - w*||^2 <= gap / lambda.
@@ -62,7 +57,7 @@ class LinearFit:
         objective: Risk and penalty at (w, b).
         gap: Objective minus the dual objective at `multipliers`, at least 0, in the unit of the objective.
         lam: lambda, the factor of ||w||^2 (not of ||w||^2 / 2).
-        risk: (1/n) sum f(y (w.x + b)).
+        risk: (1/n) sum max(1 - y (w.x + b), 0).
         multipliers: Dual variables a of the samples, shape (n,), in [0, 1/n], with sum a y = 0; the best w is
             (1 / (2 lambda)) sum a y x.
 
@@ -90,19 +85,12 @@ class LinearFit:
         return Hyperplane.of(self.w, self.b)
 
 
-def svm_path(
-    x: ArrayLike,
-    y: ArrayLike,
-    lambdas: ArrayLike,
-    *,
-    loss: str = "hinge",
-    tolerance: float = 1e-6,
-) -> list[LinearFit]:
-    """Minimise  (1/n) sum f(y (w.x + b)) + lambda ||w||^2  for every lambda, each with its duality gap.
+def svm_path(x: Points, y: Points, lambdas: ArrayLike, *, tolerance: float = 1e-6) -> list[LinearFit]:
+    """Minimise  (1/n) sum max(1 - y (w.x + b), 0) + lambda ||w||^2  for every lambda, each with its duality gap.
 
     The penalty does not see b; where the best b is an interval, its middle is taken (libsvm's rule). From strong to
-    weak regularisation every solution starts from the two before it. The hinge has a closed form on the plateau of
-    strong regularisation, and one solution for all weak ones if the classes can be separated (the hard margin).
+    weak regularisation every solution starts from the two before it. There is a closed form on the plateau of strong
+    regularisation, and one solution for all weak ones if the classes can be separated (the hard margin).
 
     Source: the problem is that of Tanay and Griffin (2018), whose prose gives lambda in a unit 1e5 times smaller; the
     method is an augmented Lagrangian with a semismooth Newton method inside.
@@ -111,7 +99,6 @@ def svm_path(
         x: Points, shape (n, d), finite; any n >= 2 and d >= 1.
         y: -1 and +1, both present, shape (n,).
         lambdas: Above 0, in any order. libsvm's C is 1 / (2 lambda n).
-        loss: ``"hinge"``, or ``"softplus"`` for logistic regression.
         tolerance: Relative duality gap (gap / objective) to reach; 1e-6 puts angles of MNIST's digit pairs
             within 5e-4 of exact.
 
@@ -133,14 +120,13 @@ def svm_path(
     >>> [round(float(fit.w[0]), 6) for fit in fits], fits[1].risk      # plateau: 4 / (4 lambda); hard margin: 1
     ([0.1, 1.0], 0.0)
     """
-    points, labels = as_points(x, y)
+    points, labels = _checked_points(x, y)
     wanted = _checked_lambdas(lambdas)
-    check_choice("loss", loss, MACHINES)
     check_positive("tolerance", tolerance)
     problem = problem_of(points, labels)
-    solved = walk(MACHINES[loss](), problem, wanted, tolerance)
+    solved = walk(problem, wanted, tolerance)
     _warn_of_gaps(solved, tolerance)
-    without = MACHINES[loss]().without_weights(problem)
+    without = without_weights(problem)
     return [_fit(problem, lam, solved[lam], without) for lam in wanted]
 
 
@@ -253,30 +239,6 @@ class Slopes:
     bias: float
 
 
-class Machine(Protocol):
-    """One loss."""
-
-    def without_weights(self, problem: Problem) -> tuple[float, float]:
-        """The best bias by itself, and its mean loss."""
-
-    def origin(self, problem: Problem) -> float:
-        """The lambda from which a cold start is good."""
-
-    def exact(self, problem: Problem, lam: float) -> Certified | None:
-        """The solution where it is known in closed form."""
-
-    def cold(self, problem: Problem, lam: float) -> State:
-        """A state to begin with, good at large lambda."""
-
-    def minimise(
-        self, problem: Problem, lam: float, start: State, tolerance: float, reach: float
-    ) -> Certified:
-        """The solution from a start nearby."""
-
-    def constant_from(self, problem: Problem, found: Certified, lam: float) -> Certified | None:
-        """The solution that holds for every smaller lambda too, if there is one."""
-
-
 def _checked_lambdas(lambdas: ArrayLike) -> list[float]:
     given = np.asarray(lambdas, dtype=np.float64)
     if given.ndim != 1 or not len(given):
@@ -287,40 +249,19 @@ def _checked_lambdas(lambdas: ArrayLike) -> list[float]:
     return wanted
 
 
-def as_points(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-    """Points (n, d) and labels (n,) as float64 arrays.
-
-    Raises:
-        ValueError: If shapes do not fit, a number or its square is not finite, a label is neither -1 nor +1, or a
-            class is empty.
-    """
-    points, labels = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if points.ndim != 2 or points.shape[1] == 0:
-        raise ValueError(
-            f"`x` must have shape (n, d) with d above 0; got {points.shape}; flatten images first."
-        )
-    if labels.shape != (len(points),):
-        raise ValueError(
-            f"`y` must have one label for each of the {len(points)} rows of `x`; got {labels.shape}."
-        )
-    if not np.isfinite(points).all():
-        bad = int(np.flatnonzero(~np.isfinite(points).all(axis=1))[0])
-        raise ValueError(f"`x` must be finite; got {points[bad][~np.isfinite(points[bad])][0]} in row {bad}.")
-    largest = float(np.abs(points).max())
-    if not math.isfinite(largest * largest * points.size) or 0 < largest < SMALLEST:
+def _checked_points(x: Points, y: Points) -> tuple[Array, Array]:
+    rows = as_rows("x", x)
+    signs = as_signs(y, len(rows))
+    check_both_classes(signs)
+    if not rows.shape[1]:
+        raise ValueError(f"`x` must have at least one feature; got shape {tuple(rows.shape)}.")
+    largest = float(rows.abs().max())
+    if not math.isfinite(largest * largest * rows.numel()) or 0 < largest < SMALLEST:
         raise ValueError(
             f"`x` must have squares within float64; got a largest value of {largest:.3g}. Rescale it: x times "
             "c, with lambda times c squared, gives w / c."
         )
-    if not np.isin(labels, (-1.0, 1.0)).all():
-        odd = sorted(set(labels[~np.isin(labels, (-1.0, 1.0))].tolist()))[:5]
-        raise ValueError(f"`y` must hold -1 and +1; got {odd}; name one class -1 and the other +1.")
-    for side in (-1.0, 1.0):
-        if not (labels == side).any():
-            raise ValueError(
-                f"`y` must hold both classes; got none of {side:+.0f}: there is nothing to separate."
-            )
-    return points, labels
+    return rows.numpy(), signs.numpy()
 
 
 def problem_of(points: Array, labels: Array) -> Problem:
@@ -375,9 +316,7 @@ def _warn_of_gaps(solved: dict[float, Certified], tolerance: float) -> None:
         )
 
 
-def walk(
-    machine: Machine, problem: Problem, lambdas: Sequence[float], tolerance: float
-) -> dict[float, Certified]:
+def walk(problem: Problem, lambdas: Sequence[float], tolerance: float) -> dict[float, Certified]:
     """Solve at every lambda, from strong to weak, each from where the path leads.
 
     Lambdas come in any order; `tolerance` is a relative duality gap.
@@ -386,16 +325,16 @@ def walk(
     solved: dict[float, Certified] = {}
     behind: list[tuple[float, State]] = []
     held: tuple[float, Certified] | None = None
-    for lam in _stations(wanted, machine.origin(problem)):
+    for lam in _stations(wanted, origin(problem)):
         if held is not None:
             solved[lam] = shrunk(held[1], lam / held[0])
             continue
         aim = tolerance if lam in wanted else max(tolerance, STATION)
-        found = machine.exact(problem, lam)
+        found = exact(problem, lam)
         if found is None:
-            start, reach = _start(machine, problem, lam, behind)
-            found = machine.minimise(problem, lam, start, aim, reach)
-        constant = machine.constant_from(problem, found, lam)
+            start, reach = _start(problem, lam, behind)
+            found = minimise_hinge(problem, lam, start, aim, reach)
+        constant = hardened(problem, found, lam)
         if constant is not None and constant.relative_gap <= tolerance:
             found, held = constant, (lam, constant)
         solved[lam] = found
@@ -409,9 +348,9 @@ def shrunk(hard: Certified, factor: float) -> Certified:
     return Certified(state, 0.0, hard.objective * factor, hard.gap * factor)
 
 
-def _stations(wanted: Sequence[float], origin: float) -> Iterator[float]:
+def _stations(wanted: Sequence[float], begin: float) -> Iterator[float]:
     """The wanted lambdas, and between those that are far apart as many more as keep every step short."""
-    last = max(origin, wanted[0])
+    last = max(begin, wanted[0])
     for lam in wanted:
         steps = math.ceil((math.log(last) - math.log(lam)) / math.log(STRIDE)) if lam < last else 1
         yield from (last ** (1 - step / steps) * lam ** (step / steps) for step in range(1, steps))
@@ -419,12 +358,10 @@ def _stations(wanted: Sequence[float], origin: float) -> Iterator[float]:
         last = lam
 
 
-def _start(
-    machine: Machine, problem: Problem, lam: float, behind: Sequence[tuple[float, State]]
-) -> tuple[State, float]:
+def _start(problem: Problem, lam: float, behind: Sequence[tuple[float, State]]) -> tuple[State, float]:
     """A start for lambda and how far samples will move from it, in margins."""
     if not behind:
-        return machine.cold(problem, lam), math.inf
+        return cold(problem, lam), math.inf
     if len(behind) == 1:
         return behind[0][1], math.inf
     (older, before), (newer, last) = behind
@@ -446,48 +383,41 @@ def extrapolated(before: State, last: State, ratio: float, cap: float) -> State:
     )
 
 
-class HingeMachine:
-    """f(z) = max(1 - z, 0)."""
+def without_weights(problem: Problem) -> tuple[float, float]:
+    """The best bias by itself, and its mean loss: the smaller class pays 2 a sample, the other nothing.
 
-    def without_weights(self, problem: Problem) -> tuple[float, float]:
-        """The smaller class pays 2 a sample, the other nothing; between classes of equal size any bias is as good."""
-        positive = int((problem.y > 0).sum())
-        negative = len(problem.y) - positive
-        return float(np.sign(positive - negative)), 2 * min(positive, negative) * problem.cap
+    Between classes of equal size any bias in [-1, 1] is as good, and 0 is taken.
+    """
+    positive = int((problem.y > 0).sum())
+    negative = len(problem.y) - positive
+    return float(np.sign(positive - negative)), 2 * min(positive, negative) * problem.cap
 
-    def origin(self, problem: Problem) -> float:
-        """Where the first sample reaches the margin: lambda_0 of the plateau, for classes of equal size.
 
-        For others every sample of the smaller class is still active there, and nearly all of the larger.
-        """
-        turns = problem.rows @ (balanced_multipliers(problem) @ problem.rows)
-        # rows are signed, so the largest over J and over I add up to D (P_J - P_I) / 4 of the closed form
-        positive = problem.y > 0
-        return (float(turns[positive].max()) + float(turns[~positive].max())) / 4
+def origin(problem: Problem) -> float:
+    """The lambda at which the first sample reaches the margin: lambda_0 of the plateau, for classes of equal size.
 
-    def exact(self, problem: Problem, lam: float) -> Certified | None:
-        """The plateau of balanced classes, and samples that do not vary at all."""
-        balanced = bool((problem.y > 0).sum() * 2 == len(problem.y))
-        if problem.rows.shape[1] and not (balanced and lam >= self.origin(problem)):
-            return None
-        return certify_hinge(problem, self.cold(problem, lam), lam)
+    For others every sample of the smaller class is still active there, and nearly all of the larger.
+    """
+    turns = problem.rows @ (balanced_multipliers(problem) @ problem.rows)
+    # rows are signed, so the largest over J and over I add up to D (P_J - P_I) / 4 of the closed form
+    positive = problem.y > 0
+    return (float(turns[positive].max()) + float(turns[~positive].max())) / 4
 
-    def cold(self, problem: Problem, lam: float) -> State:
-        """All of the smaller class at its cap: w = (1 / 2 lambda) sum a y x, the bias by the midpoint rule."""
-        a = balanced_multipliers(problem)
-        w = (a @ problem.rows) / (2 * lam)
-        state = State(w, 0.0, a, problem.rows @ w)
-        return certify_hinge(problem, state, lam).state
 
-    def minimise(
-        self, problem: Problem, lam: float, start: State, tolerance: float, reach: float
-    ) -> Certified:
-        """By the augmented Lagrangian."""
-        return minimise_hinge(problem, lam, start, tolerance, reach)
+def exact(problem: Problem, lam: float) -> Certified | None:
+    """The closed form on the plateau of balanced classes, and for samples that do not vary at all; None elsewhere."""
+    balanced = bool((problem.y > 0).sum() * 2 == len(problem.y))
+    if problem.rows.shape[1] and not (balanced and lam >= origin(problem)):
+        return None
+    return certify_hinge(problem, cold(problem, lam), lam)
 
-    def constant_from(self, problem: Problem, found: Certified, lam: float) -> Certified | None:
-        """The hard margin: every sample outside the margin, no multiplier at its cap."""
-        return hardened(problem, found, lam)
+
+def cold(problem: Problem, lam: float) -> State:
+    """A start with all of the smaller class at its cap: w = (1 / 2 lambda) sum a y x, the bias by the midpoint rule."""
+    a = balanced_multipliers(problem)
+    w = (a @ problem.rows) / (2 * lam)
+    state = State(w, 0.0, a, problem.rows @ w)
+    return certify_hinge(problem, state, lam).state
 
 
 def certify_hinge(problem: Problem, state: State, lam: float) -> Certified:
@@ -735,109 +665,3 @@ def step_length(
             aim = (low + high) / 2 if np.isfinite(high) else 2 * length
         length = aim
     return length
-
-
-class SoftplusMachine:
-    """f(z) = ln(1 + exp(-z)): smooth, so that the best bias is unique and every sample has a say."""
-
-    def without_weights(self, problem: Problem) -> tuple[float, float]:
-        """The log odds, and the entropy of the labels in nats."""
-        share = float((problem.y > 0).mean())
-        return math.log(share / (1 - share)), float(entr(share) + entr(1 - share))
-
-    def origin(self, problem: Problem) -> float:
-        """Where the cold start's scaled distances reach 1, below which the loss is no longer nearly linear."""
-        turns = problem.rows @ (balanced_multipliers(problem) @ problem.rows)
-        return float(np.abs(turns).max()) / 4
-
-    def exact(self, problem: Problem, lam: float) -> Certified | None:
-        """Samples that do not vary: the bias alone is fitted, at the log odds."""
-        return None if problem.rows.shape[1] else certify_softplus(problem, self.cold(problem, lam), lam)
-
-    def cold(self, problem: Problem, lam: float) -> State:
-        """The limit of strong regularisation, half of the hinge's: w = (j - i) / (8 lambda) for balanced classes."""
-        positive = float((problem.y > 0).sum())
-        share = positive / len(problem.y)
-        a = np.where(problem.y > 0, 1 - share, share) * problem.cap
-        w, b = (a @ problem.rows) / (2 * lam), math.log(share / (1 - share))
-        return State(w, b, a, problem.rows @ w + problem.y * b)
-
-    def minimise(
-        self, problem: Problem, lam: float, start: State, tolerance: float, reach: float
-    ) -> Certified:
-        """Newton's method with step halving; `reach` is not needed, because no sample is ever without effect."""
-        del reach
-        state = _softplus_state(problem, start.w, start.b, start.f)
-        best = certify_softplus(problem, state, lam)
-        for _ in range(SOFTPLUS_STEPS):
-            if best.relative_gap <= tolerance:
-                break
-            moved = _softplus_step(problem, lam, state)
-            if moved is None:  # no descent left but rounding
-                break
-            state = moved
-            found = certify_softplus(problem, state, lam)
-            best = found if found.gap < best.gap else best
-        return best
-
-    def constant_from(self, problem: Problem, found: Certified, lam: float) -> Certified | None:
-        """Never: however weak the penalty, larger weights make the loss smaller."""
-        del problem, found, lam
-        return None
-
-
-def certify_softplus(problem: Problem, state: State, lam: float) -> Certified:
-    """The gap to the dual objective  mean H(n a) - ||sum a y x||^2 / (4 lambda)  with H the entropy of a coin."""
-    a = repaired(state.a, problem.y)
-    combined = a @ problem.rows
-    heads = a / problem.cap
-    entropy = -float((xlogy(heads, heads) + xlogy(1 - heads, 1 - heads)).mean())
-    risk = float(np.logaddexp(0, -state.f).mean())
-    objective = risk + lam * float(state.w @ state.w)
-    gap = objective - entropy + float(combined @ combined) / (4 * lam)
-    return Certified(State(state.w, state.b, a, state.f), risk, objective, max(gap, 0.0))
-
-
-def _softplus_state(problem: Problem, w: Array, b: float, f: Array) -> State:
-    return State(w, b, expit(-f) * problem.cap, f)
-
-
-def _softplus_step(problem: Problem, lam: float, state: State) -> State | None:
-    rows, y = problem.rows, problem.y
-    by_w = 2 * lam * state.w - state.a @ rows
-    by_b = -float(state.a @ y)
-    curvature = state.a * (1 - state.a / problem.cap)
-    matrix = np.empty((len(by_w) + 1,) * 2, order="F")
-    matrix[1:, 1:] = blas.dsyrk(1.0, (rows * np.sqrt(curvature)[:, None]).T, lower=1)
-    matrix[1:, 0] = (curvature * y) @ rows
-    matrix[0, 0] = float(curvature.sum())
-    tiny = float(matrix.diagonal().max()) * len(matrix) * float(np.finfo(float).eps)
-    matrix[np.diag_indices(len(matrix))] += np.r_[tiny, np.full(len(by_w), 2 * lam + tiny)]
-    factor, failed = lapack.dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
-    if failed:
-        return None
-    step, _ = lapack.dpotrs(factor, -np.r_[by_b, by_w], lower=1)
-    return _halved(
-        problem, lam, state, step[1:], float(step[0]), float(by_w @ step[1:]) + by_b * float(step[0])
-    )
-
-
-def _halved(problem: Problem, lam: float, state: State, dw: Array, db: float, descent: float) -> State | None:
-    """The longest of 1, 1/2, 1/4, ... of a step that keeps its promise."""
-    df = problem.rows @ dw + problem.y * db
-
-    def objective(length: float) -> float:
-        w = state.w + length * dw
-        return float(np.logaddexp(0, -(state.f + length * df)).mean()) + lam * float(w @ w)
-
-    now, length = objective(0.0), 1.0
-    while length > 1e-10:
-        if objective(length) <= now + ENOUGH * length * descent:
-            return _softplus_state(
-                problem, state.w + length * dw, state.b + length * db, state.f + length * df
-            )
-        length /= 2
-    return None
-
-
-MACHINES: dict[str, type[Machine]] = {"hinge": HingeMachine, "softplus": SoftplusMachine}
