@@ -44,40 +44,37 @@ An audit takes a classifier, the images it was trained on and held-out ones, and
 True
 """
 
-from clearance.audits._audit import Audit as Audit
-from clearance.audits._audit import Findings as Findings
-from clearance.audits._audit import Subject as Subject
-from clearance.audits.accuracy import Accuracy as Accuracy
-from clearance.audits.boundary_distance import BoundaryDistance as BoundaryDistance
-from clearance.audits.calibration import Calibration as Calibration
-from clearance.audits.churn import Churn as Churn
-from clearance.audits.class_scatter import ClassScatter as ClassScatter
-from clearance.audits.co_adaptation import CoAdaptation as CoAdaptation
-from clearance.audits.common_corruptions import CommonCorruptions as CommonCorruptions
-from clearance.audits.confusions import Confusions as Confusions
-from clearance.audits.deeper_cut import DeeperCut as DeeperCut
-from clearance.audits.duplicates import Duplicates as Duplicates
-from clearance.audits.geodesic import Geodesic as Geodesic
-from clearance.audits.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
+from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits.accuracy import Accuracy
+from clearance.audits.boundary_distance import BoundaryDistance
+from clearance.audits.calibration import Calibration
+from clearance.audits.churn import Churn
+from clearance.audits.class_scatter import ClassScatter
+from clearance.audits.co_adaptation import CoAdaptation
+from clearance.audits.common_corruptions import CommonCorruptions
+from clearance.audits.confusions import Confusions
+from clearance.audits.deeper_cut import DeeperCut
+from clearance.audits.duplicates import Duplicates
+from clearance.audits.geodesic import Geodesic
+from clearance.audits.goodness_of_fit import GoodnessOfFit
 from clearance.audits.high_confidence_adversarials import (
     HighConfidenceAdversarials as HighConfidenceAdversarials,
 )
-from clearance.audits.label_suspects import LabelSuspects as LabelSuspects
-from clearance.audits.likelihood import Likelihood as Likelihood
-from clearance.audits.linear_probe import LinearProbe as LinearProbe
-from clearance.audits.low_dimension import LowDimension as LowDimension
-from clearance.audits.minimal_perturbation import MinimalPerturbation as MinimalPerturbation
-from clearance.audits.mistakes import Mistakes as Mistakes
-from clearance.audits.neural_collapse import NeuralCollapse as NeuralCollapse
-from clearance.audits.new_classes import NewClasses as NewClasses
-from clearance.audits.out_of_distribution import OutOfDistribution as OutOfDistribution
-from clearance.audits.performance import Performance as Performance
-from clearance.audits.preprocessing import PreprocessingMismatch as PreprocessingMismatch
-from clearance.audits.rejection import rejection_threshold as rejection_threshold
-from clearance.audits.robustness import Robustness as Robustness
-from clearance.audits.set_facts import SetFacts as SetFacts
-from clearance.audits.weight_scale import WeightScale as WeightScale
-from clearance.audits.weight_scale import decayed_parameters as decayed_parameters
+from clearance.audits.label_suspects import LabelSuspects
+from clearance.audits.likelihood import Likelihood
+from clearance.audits.linear_probe import LinearProbe
+from clearance.audits.low_dimension import LowDimension
+from clearance.audits.minimal_perturbation import MinimalPerturbation
+from clearance.audits.mistakes import Mistakes
+from clearance.audits.neural_collapse import NeuralCollapse
+from clearance.audits.new_classes import NewClasses
+from clearance.audits.out_of_distribution import OutOfDistribution
+from clearance.audits.performance import Performance
+from clearance.audits.preprocessing import PreprocessingMismatch
+from clearance.audits.rejection import rejection_threshold
+from clearance.audits.robustness import Robustness
+from clearance.audits.set_facts import SetFacts
+from clearance.audits.weight_scale import WeightScale, decayed_parameters
 
 __all__ = [
     "Accuracy",

@@ -7,14 +7,8 @@
 0.015625
 """
 
-from clearance.geometry.neural_collapse import nc2_equiangle as nc2_equiangle
-from clearance.geometry.neural_collapse import nc2_equinorm as nc2_equinorm
-from clearance.geometry.neural_collapse import nc2_simplex as nc2_simplex
-from clearance.geometry.neural_collapse import nc3 as nc3
-from clearance.geometry.neural_collapse import nc4 as nc4
-from clearance.geometry.scatter import class_scatter as class_scatter
-from clearance.geometry.scatter import nc1 as nc1
-from clearance.geometry.scatter import within_between_ratio as within_between_ratio
+from clearance.geometry.neural_collapse import nc2_equiangle, nc2_equinorm, nc2_simplex, nc3, nc4
+from clearance.geometry.scatter import class_scatter, nc1, within_between_ratio
 
 __all__ = [
     "class_scatter",

@@ -13,17 +13,16 @@ one loop of batched products:
 True
 """
 
-from clearance.heads.gaussian_mixture import GaussianMixture as GaussianMixture
-from clearance.heads.gaussian_mixture import linear_from_mixture as linear_from_mixture
-from clearance.heads.gaussian_mixture import mixture_from_linear as mixture_from_linear
-from clearance.heads.gaussian_mixture import mixture_groups as mixture_groups
-from clearance.heads.mlp import MLP as MLP
-from clearance.heads.stack import HeadStack as HeadStack
-from clearance.heads.train import HeadTraining as HeadTraining
-from clearance.heads.train import train_heads as train_heads
-from clearance.heads.weak import GaussianMixtureHeads as GaussianMixtureHeads
-from clearance.heads.weak import GradientHeads as GradientHeads
-from clearance.heads.weak import RidgeHeads as RidgeHeads
+from clearance.heads.gaussian_mixture import (
+    GaussianMixture,
+    linear_from_mixture,
+    mixture_from_linear,
+    mixture_groups,
+)
+from clearance.heads.mlp import MLP
+from clearance.heads.stack import HeadStack
+from clearance.heads.train import HeadTraining, train_heads
+from clearance.heads.weak import GaussianMixtureHeads, GradientHeads, RidgeHeads
 
 __all__ = [
     "MLP",

@@ -15,14 +15,9 @@ Regularization", 2018).
 0.71 0.81
 """
 
-from clearance.linear.hyperplane import Hyperplane as Hyperplane
-from clearance.linear.hyperplane import adversarial_distance as adversarial_distance
-from clearance.linear.hyperplane import error_distance as error_distance
-from clearance.linear.hyperplane import error_rate as error_rate
-from clearance.linear.svm_path import LinearFit as LinearFit
-from clearance.linear.svm_path import svm_path as svm_path
-from clearance.linear.tilting import tilting_angle as tilting_angle
-from clearance.linear.tilting import tilting_plane as tilting_plane
+from clearance.linear.hyperplane import Hyperplane, adversarial_distance, error_distance, error_rate
+from clearance.linear.svm_path import LinearFit, svm_path
+from clearance.linear.tilting import tilting_angle, tilting_plane
 
 __all__ = [
     "Hyperplane",

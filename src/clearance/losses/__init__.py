@@ -26,23 +26,19 @@ Every loss returns named terms and their sum:
 Your own loss is a subclass of :class:`Loss` with a ``forward``; it needs no registration.
 """
 
-from clearance.losses._loss import Loss as Loss
-from clearance.losses._loss import TrainingWarning as TrainingWarning
-from clearance.losses.center import CenterLoss as CenterLoss
-from clearance.losses.contrastive import ContrastiveLoss as ContrastiveLoss
-from clearance.losses.cross_entropy import CrossEntropyLoss as CrossEntropyLoss
-from clearance.losses.gaussian_mixture import GaussianMixtureLoss as GaussianMixtureLoss
-from clearance.losses.hinge import HingeLoss as HingeLoss
-from clearance.losses.large_margin import DistanceSettings as DistanceSettings
-from clearance.losses.large_margin import GammaQuantile as GammaQuantile
-from clearance.losses.large_margin import LargeMarginLoss as LargeMarginLoss
-from clearance.losses.large_margin_softmax import LargeMarginSoftmaxLoss as LargeMarginSoftmaxLoss
-from clearance.losses.margins import margin_distances as margin_distances
-from clearance.losses.schedules import InverseDecay as InverseDecay
-from clearance.losses.schedules import StepUp as StepUp
-from clearance.losses.squared_error import SquaredErrorLoss as SquaredErrorLoss
-from clearance.losses.sum import SumLoss as SumLoss
-from clearance.losses.triplet import TripletLoss as TripletLoss
+from clearance.losses._loss import Loss, TrainingWarning
+from clearance.losses.center import CenterLoss
+from clearance.losses.contrastive import ContrastiveLoss
+from clearance.losses.cross_entropy import CrossEntropyLoss
+from clearance.losses.gaussian_mixture import GaussianMixtureLoss
+from clearance.losses.hinge import HingeLoss
+from clearance.losses.large_margin import DistanceSettings, GammaQuantile, LargeMarginLoss
+from clearance.losses.large_margin_softmax import LargeMarginSoftmaxLoss
+from clearance.losses.margins import margin_distances
+from clearance.losses.schedules import InverseDecay, StepUp
+from clearance.losses.squared_error import SquaredErrorLoss
+from clearance.losses.sum import SumLoss
+from clearance.losses.triplet import TripletLoss
 
 __all__ = [
     "CenterLoss",

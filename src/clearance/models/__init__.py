@@ -8,20 +8,19 @@
 (torch.Size([5, 10]), torch.Size([5, 1024]))
 """
 
-from clearance.models.black_box import black_box as black_box
-from clearance.models.checkpoint import load_weights as load_weights
-from clearance.models.classifier import Classifier as Classifier
-from clearance.models.extractors.convnet13 import convnet13 as convnet13
-from clearance.models.extractors.convnet32 import convnet32 as convnet32
-from clearance.models.extractors.large_margin_cnn import large_margin_cnn as large_margin_cnn
-from clearance.models.extractors.lenet import lenet as lenet
-from clearance.models.extractors.lenet_plus import lenet_plus as lenet_plus
-from clearance.models.extractors.resnet20 import resnet20 as resnet20
-from clearance.models.extractors.small_cnn import small_cnn as small_cnn
-from clearance.models.extractors.vgg16 import vgg16 as vgg16
-from clearance.models.features import extract_features as extract_features
-from clearance.models.features import predictions as predictions
-from clearance.models.wrap import wrap as wrap
+from clearance.models.black_box import black_box
+from clearance.models.checkpoint import load_weights
+from clearance.models.classifier import Classifier
+from clearance.models.extractors.convnet13 import convnet13
+from clearance.models.extractors.convnet32 import convnet32
+from clearance.models.extractors.large_margin_cnn import large_margin_cnn
+from clearance.models.extractors.lenet import lenet
+from clearance.models.extractors.lenet_plus import lenet_plus
+from clearance.models.extractors.resnet20 import resnet20
+from clearance.models.extractors.small_cnn import small_cnn
+from clearance.models.extractors.vgg16 import vgg16
+from clearance.models.features import extract_features, predictions
+from clearance.models.wrap import wrap
 
 __all__ = [
     "Classifier",

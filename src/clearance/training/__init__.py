@@ -26,15 +26,11 @@ EndToEnd can train on adversarial images: those of an attack, or of TRADES.
 torch.Size([30, 3])
 """
 
-from clearance.training._way import Training as Training
-from clearance.training._way import WayOfTraining as WayOfTraining
-from clearance.training.end_to_end import EndToEnd as EndToEnd
-from clearance.training.fit import Execution as Execution
-from clearance.training.fit import FitResult as FitResult
-from clearance.training.fit import Limits as Limits
-from clearance.training.fit import fit as fit
-from clearance.training.foca import FOCA as FOCA
-from clearance.training.trades import TRADES as TRADES
+from clearance.training._way import Training, WayOfTraining
+from clearance.training.end_to_end import EndToEnd
+from clearance.training.fit import Execution, FitResult, Limits, fit
+from clearance.training.foca import FOCA
+from clearance.training.trades import TRADES
 
 __all__ = [
     "FOCA",
