@@ -384,8 +384,12 @@ def main() -> None:
     logging.disable(logging.WARNING)
     note = declare_missing_operators()
     print("| package | version | what was tried | lines | time | result |\n|---|---|---|---|---|---|")
+    failed = False
     for package, tried in ROWS:
-        print(row(package, tried, note), flush=True)
+        found = row(package, tried, note)
+        failed |= "**fails**" in found
+        print(found, flush=True)
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def main(epochs: int = 20, seed: int = 0) -> dict[str, tuple[float, float]]:
     margin = cl.losses.LargeMarginLoss(
         layers=("input", "features"),
         norm=2,
-        gamma={"input": 1.0, "features": cl.losses.GammaQuantile(0.9)},
+        gamma={"input": 0.5, "features": cl.losses.GammaQuantile(0.9)},
     )
     losses = {"cross-entropy": cl.losses.CrossEntropyLoss(), "large margin": margin}
     found = {}

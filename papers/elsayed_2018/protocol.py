@@ -41,7 +41,6 @@ class Protocol:
             more.
         finalist_draws: The same with few images.
         search_factors: Of the learning rates chosen before: what is tried at first.
-        trial_epochs: Epochs of its first trials; the best are repeated in full length. None is all.
         widenings: How often the learning rates of a method are widened, at most. Noisy labels ask for far smaller steps
             than clean ones, in which a search begins.
     """
@@ -65,7 +64,6 @@ class Protocol:
     finalist_seeds: int | None
     finalist_draws: int | None
     search_factors: tuple[float, ...]
-    trial_epochs: int | None
     widenings: int
 
 
@@ -79,7 +77,7 @@ PROTOCOLS = {
         epsilons=PIXELS, verdict=(0.1, 0.2), adversarial_verdict=(0.1, 0.2),
         searched_noise=(0.4, 0.8), searched_samples=(68,), search_seeds=2, search_draws=2,
         finalist_seeds=None, finalist_draws=None,
-        search_factors=FACTORS, trial_epochs=None, widenings=5,
+        search_factors=FACTORS, widenings=5,
     ),
     "mnist": Protocol(
         noise=(0.0, 0.8), noise_fraction=0.3, rivals_without_noise=False, adversarial_epochs=1,
@@ -87,7 +85,7 @@ PROTOCOLS = {
         samples=(68, 550, 5500), steps=3000, small_batch=34, draws=10,
         epsilons=PIXELS, verdict=(0.1, 0.2), adversarial_verdict=(0.2,),
         searched_noise=(0.8,), searched_samples=(68, 550, 5500), search_seeds=1, search_draws=1,
-        finalist_seeds=3, finalist_draws=2, search_factors=FACTORS[1:-1], trial_epochs=None,
+        finalist_seeds=3, finalist_draws=2, search_factors=FACTORS[1:-1],
         widenings=5,
     ),
     "cifar10": Protocol(
@@ -96,7 +94,7 @@ PROTOCOLS = {
         samples=(500, 2500, 10000), steps=4000, small_batch=64, draws=5,
         epsilons=(0.01, 0.03, 0.06, 0.1), verdict=(0.03, 0.1), adversarial_verdict=(0.03, 0.1),
         searched_noise=(0.4,), searched_samples=(2500,), search_seeds=1, search_draws=1,
-        finalist_seeds=None, finalist_draws=None, search_factors=FACTORS, trial_epochs=None, widenings=2,
+        finalist_seeds=None, finalist_draws=None, search_factors=FACTORS, widenings=2,
     ),
 }  # fmt: skip
 

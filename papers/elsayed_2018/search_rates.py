@@ -61,7 +61,7 @@ def run(request: StudyRequest, starts: tuple[str, ...] = ("",)) -> Path:
     chosen = {name: recipe for name, recipe in recipes.items() if name.startswith(starts)}
     return search_rates(
         chosen, varied.widenings, request,
-        trial_epochs=varied.trial_epochs, factors=varied.search_factors,
+        factors=varied.search_factors,
         finalist_seeds={name: more for name in chosen if (more := _finalist_seeds(varied, name)) is not None},
     )  # fmt: skip
 

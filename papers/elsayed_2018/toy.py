@@ -396,7 +396,9 @@ def run(request: StudyRequest) -> Path:
     count = request.seeds_or(SEEDS)
     settings = ToySettings()
     found = [run_toy(loss, settings, seed) for seed in range(count) for loss in LOSSES]
-    report = report_with({"dataset": NAME, "seeds": count, **dataclasses.asdict(settings)}, found, COMMAND)
+    report = report_with(
+        {"dataset": NAME, "seeds": count, **dataclasses.asdict(settings)}, found, request.command(COMMAND)
+    )
     Card(report).save_folder(request.out)
     write_bytes(request.out / PICTURE, as_png(picture(report, LOSSES, CLASSES)))
     return write_ledger(report, LOSSES, PICTURE, request.out)

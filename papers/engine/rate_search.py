@@ -21,7 +21,6 @@ def search_rates(
     widenings: int,
     request: StudyRequest,
     per_class: int = 1,
-    trial_epochs: int | None = None,
     factors: tuple[float, ...] = FACTORS,
     finalist_seeds: Mapping[Any, int] = NONE_MORE,
 ) -> Path:
@@ -32,8 +31,6 @@ def search_rates(
         widenings: How often the learning rates of a method are widened, at most.
         request: The request.
         per_class: Images for FOCA's weak heads; one candidate, so that no method gets more trials than others.
-        trial_epochs: Of first trials; the best two of each method are then tried in full length, and one of them is
-            chosen. None is full length for all, as it is for recipes that count steps.
         factors: Of the learning rates chosen before.
         finalist_seeds: By condition, runs of each of the best two of a method, where those of its recipe are too few.
 
@@ -49,7 +46,6 @@ def search_rates(
             recipe, request.runs, request.engine, request.listener,
             per_class=(per_class,), criterion=CRITERION, widenings=widenings, finalists=FINALISTS, factors=factors,
             finalist_seeds=finalist_seeds.get(condition),
-            trial_epochs=trial_epochs if recipe.steps is None else None,
         )  # fmt: skip
         _write_trials(out / f"search-{condition}.csv", trials)
         text += [_chosen_table(condition, recipe, trials), _as_toml(dataset, condition, recipe, trials)]

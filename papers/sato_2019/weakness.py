@@ -113,7 +113,7 @@ def run(request: StudyRequest) -> Path:
     """
     recipe = weakness_recipe(request.seeds)
     findings = request.grid(plans_of(recipe), build_data(recipe))
-    report = report_of(recipe, findings, COMMAND)
+    report = report_of(recipe, findings, request.command(COMMAND))
     report.save(request.out)  # no page: it would have a column for each of 22 settings
     return write_ledger(report, request.out)
 

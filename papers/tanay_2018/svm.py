@@ -428,8 +428,8 @@ def judgements_in(tree: Mapping[str, Any], folder: Path) -> tuple[Judgement, ...
             train, test = tree["images"][row["pair"]]
             empty: dict[str, Any] = {"models": {key: [] for key in FIELDS}, "n_train": train, "n_test": test}
             models = pairs.setdefault(row["pair"], empty)["models"]
-            for key in FIELDS:  # an older table has no share of low variance
-                models[key] += [float(row[key])] if key in row else []
+            for key in FIELDS:
+                models[key].append(float(row[key]))
     return svm_judgements(pairs, tree["dataset"])
 
 
@@ -557,8 +557,6 @@ def _separable(pairs: Found) -> tuple[ClaimVerdict, str]:
 
 def _to_low_variance(pairs: Found) -> tuple[ClaimVerdict, str]:
     """The share of the weights' energy in directions of low variance is larger at the weak end than at the strong."""
-    if not all(len(one["models"]["low_variance_share"]) for one in pairs.values()):
-        return "not run", "measured when the machines are solved again"
     ends = [
         (one["models"]["low_variance_share"][0], one["models"]["low_variance_share"][-1])
         for one in pairs.values()

@@ -8,7 +8,6 @@ from torch import nn
 import clearance as cl
 from clearance.audits import Audit, Findings
 from clearance.data import gaussian_images
-from clearance.experiments.catalogue import AUDITS, resolve
 from clearance.models import black_box
 from clearance.models.black_box import lacks
 from cli.terminal import run
@@ -135,13 +134,6 @@ def test_its_logits_are_not_taken_for_features(sets):
     )
     left = {one["audit"]: one["reason"] for one in card.report.recipe["audits_left_out"]}
     assert left == {"churn": "features", "out_of_distribution": "features"}
-
-
-@pytest.mark.parametrize("name", sorted(AUDITS))
-def test_every_audit_says_what_it_needs(name, sets):
-    """Without gradients and features it must give numbers that a cut model has too, or be left out."""
-    kind = resolve("audit", name, AUDITS)
-    assert set(kind.needs) <= {"features", "gradients"}
 
 
 def test_audits_of_ones_own_need_only_logits_unless_they_say_more(sets):

@@ -56,7 +56,7 @@ def text_of(section):
 
 
 @pytest.mark.parametrize("part", TITLES)
-def test_a_section_is_there_just_when_it_was_measured(part, undrawn):
+def test_a_section_is_there_when_it_was_measured(part, undrawn):
     alone = InventedLikelihood(parts=(part,), seeds=1).report()
     assert [section.title for section in sections(findings_of(alone))] == [TITLES[part]]
 

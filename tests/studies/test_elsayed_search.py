@@ -86,7 +86,6 @@ def test_trials_are_as_long_as_the_study(monkeypatch, tmp_path, dataset):
     monkeypatch.setattr(rate_search, "data_if_there", lambda recipe: recipe)
     search_rates.run(StudyRequest(tmp_path, dataset=dataset))
     for condition, (_, settings) in zip(searched_recipes(dataset), asked, strict=True):
-        assert settings["trial_epochs"] is None
         assert settings["factors"] == PROTOCOLS[dataset].search_factors
         varied = PROTOCOLS[dataset]
         few = varied.finalist_draws if condition.startswith("few-") else varied.finalist_seeds

@@ -17,8 +17,8 @@ class CheckCommand:
     """Compare an audit with an earlier one, and fail if a quantity got worse by more than its tolerance.
 
     The 95 % interval of the change is paired: over the same images if both audits store a number for each, otherwise
-    over seeds. A quantity fails if its whole interval is beyond the tolerance, or as --inconclusive says. Status: 0 passed, 1 failed,
-    2 usage, 3 not measured.
+    over seeds. A quantity fails if its whole interval is beyond the tolerance, or as --inconclusive says. Status:
+    0 passed, 1 failed, 2 usage, 3 not measured.
 
     Args:
         report: The newer audit: its folder, or its report.json.

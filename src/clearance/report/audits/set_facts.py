@@ -130,8 +130,8 @@ PAGE = AuditPage(
         ),
         "odd_sizes": Term(
             "Pictures of odd sizes",
-            "Pictures with a short side below half the median, or more than twice as wide or as high for their other side "
-            "as the median picture.",
+            "Pictures with a short side below half the median, or of a proportion of width to height that is more than "
+            "twice, or less than half, the median one.",
             "0 is ordinary: after resizing, such pictures look unlike the others.",
             "In a set of all sizes and proportions they are ordinary.",
         ),
