@@ -43,13 +43,13 @@ def test_images_that_the_network_cannot_take_are_refused_before_training():
         cl.compare(["plain"], images, test, audits=["accuracy"])
 
 
-TURNS = cl.Method(way="foca", mode="cycle", heads=8, reuse=2)
+WEIGHTED = cl.Method(loss="center", loss_settings={"weight": -1.0})
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"methods": {"turns": TURNS}}, "method 'turns': `heads` must not exceed"),
+        ({"methods": {"weighted": WEIGHTED}}, "method 'weighted': `weight`"),
         ({"methods": ["plain"], "model": "run:nowhere"}, "method 'plain': nowhere must be the directory"),
     ],
 )
