@@ -43,13 +43,13 @@ def test_images_that_the_network_cannot_take_are_refused_before_training():
         cl.compare(["plain"], images, test, audits=["accuracy"])
 
 
-WEIGHTED = cl.Method(loss="center", loss_settings={"weight": -1.0})
+TURNS = cl.Method(way="foca", mode="cycle", heads=8, reuse=2)
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"methods": {"weighted": WEIGHTED}}, "method 'weighted': `weight`"),
+        ({"methods": {"turns": TURNS}}, "method 'turns': `heads` must not exceed"),
         ({"methods": ["plain"], "model": "run:nowhere"}, "method 'plain': nowhere must be the directory"),
     ],
 )

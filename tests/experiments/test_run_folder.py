@@ -41,6 +41,8 @@ METHOD_CHANGES: dict[str, Any] = {
     "per_class": 9,
     "heads": 2,
     "reuse": 2,
+    "mode": "cycle",
+    "pool": 100,
     "heads_batch_norm": "running",
     "recalibrate": True,
     "penalty": 0.1,

@@ -691,7 +691,7 @@ def inside(model):
 def test_heads_are_trained_in_float32_while_the_extractor_runs_in_bfloat16(data, watched, make_model):
     model, spy, loss = make_model(), watched(), Watching()
     dtypes = inside(model)
-    way = FOCA(loss, spy, per_class=2, heads=2)
+    way = FOCA(loss, spy, per_class=2, heads=2, pool=12)
     steps = []
     result = fit(
         model, way, data, epochs=2, batch_size=12, execution=Execution(autocast=torch.bfloat16),

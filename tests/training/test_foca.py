@@ -316,7 +316,105 @@ def test_a_class_missing_in_between_is_refused():
         ClassBalancedDraws(torch.tensor([0, 2, 2]), 3)
 
 
-# What is refused before anything has moved.
+# Weak heads trained on recent training features instead of a forward pass of their own.
+
+
+def mixed(data, step, size=9):
+    """A batch that holds every class, another in every step."""
+    return data.batch(torch.arange(step, step + 3 * size, 3) % len(data))
+
+
+def passes(model):
+    """A list that grows by the size of every batch that the extractor meets."""
+    sizes = []
+    model.extractor.register_forward_pre_hook(lambda module, inputs: sizes.append(len(inputs[0])))
+    return sizes
+
+
+def test_after_the_first_step_heads_cost_no_forward_pass(data, watched, make_model, sgd):
+    model, spy = make_model(), watched()
+    sizes = passes(model)
+    training = begin(FOCA(weak_heads=spy, per_class=2, heads=2, pool=18), model, data, sgd)
+    for step in range(4):
+        training.step(*mixed(data, step))
+    assert sizes == [12, 9, 9, 9, 9]
+    assert len(spy.calls) == 4
+
+
+@pytest.mark.parametrize("size", [15, 7])  # more than a batch, and less
+def test_pooled_features_are_those_of_the_last_batches_as_they_were_then(
+    data, watched, make_model, sgd, size
+):
+    model, spy, seen = make_model(), watched(), []
+    training = begin(FOCA(weak_heads=spy, per_class=5, heads=3, pool=size), model, data, sgd)
+    for step in range(6):
+        images, labels = mixed(data, step)
+        with torch.no_grad():
+            seen.append((model.features(images), labels))  # before the step moves the extractor
+        training.step(images, labels)
+        if step == 0:
+            continue
+        features, drawn_labels, _ = spy.calls[-1]
+        recent = torch.cat([f for f, _ in seen[:-1]])[-size:]
+        its_labels = torch.cat([y for _, y in seen[:-1]])[-size:]
+        assert torch.equal(drawn_labels, torch.arange(3).repeat_interleave(5).expand(3, -1))
+        distance = torch.cdist(features.flatten(0, 1), recent, compute_mode="donot_use_mm_for_euclid_dist")
+        assert float(distance.amin(dim=1).max()) < 1e-5
+        assert torch.equal(its_labels[distance.argmin(dim=1)], drawn_labels.flatten())
+        assert features.grad_fn is None
+        assert not torch.equal(features[0], features[1])
+
+
+def test_while_a_class_is_missing_heads_get_a_forward_pass(data, watched, make_model, sgd):
+    model, spy = make_model(), watched()
+    sizes = passes(model)
+    training = begin(FOCA(weak_heads=spy, per_class=2, pool=24), model, data, sgd)
+    for first in (0, 8, 16, 0):  # one class after the other
+        training.step(*data.batch(torch.arange(first, first + 8)))
+    assert sizes == [6, 8, 6, 8, 6, 8, 8]
+
+
+def test_without_a_pool_nothing_is_kept(data, make_model, sgd):
+    training = begin(FOCA(per_class=2), make_model(), data, sgd)
+    training.step(data.images, data.labels)
+    assert training.state_dict()["pool"] == {"features": None, "labels": None}
+
+
+def test_a_pool_that_can_never_hold_all_classes_is_refused(data, make_model, sgd):
+    with pytest.raises(ValueError, match=r"`pool` must be 0 or at least the number of classes, 3.*got 2"):
+        begin(FOCA(pool=2), make_model(), data, sgd)
+
+
+# Several heads a refresh, one a step in turn; and what is refused before anything has moved.
+
+
+def test_in_a_cycle_each_step_uses_the_next_head_alone(data, watched, make_model, sgd):
+    model, spy = make_model().double(), watched()
+    way = FOCA(weak_heads=spy, per_class=2, heads=3, reuse=5, mode="cycle")
+    training = begin(way, model, data, sgd, lr=0.5)
+    for turn in (0, 1, 2, 0, 1, 0, 1):  # a new refresh begins with its first head
+        twin = copy.deepcopy(model)
+        loss = training.step(data.images, data.labels)
+        head = spy.calls[-1][2].stack[turn]
+        expected = F.cross_entropy(head(twin.features(data.images)), data.labels)
+        torch.testing.assert_close(loss.total.detach(), expected.detach(), rtol=1e-12, atol=0)
+        gradients = torch.autograd.grad(expected, list(twin.extractor.parameters()))
+        pairs = zip(model.extractor.parameters(), twin.extractor.parameters(), gradients, strict=True)
+        for after, before, gradient in pairs:
+            torch.testing.assert_close(after, before - 0.5 * gradient, rtol=1e-10, atol=1e-13)
+    assert len(spy.calls) == 2
+    assert training.drawn_heads == 6
+
+
+def test_a_head_that_diverged_has_no_turn(data, watched, make_model, sgd):
+    model, spy = make_model().double(), watched([[False, True, False]])
+    features = model.features(data.images).detach()
+    way = FOCA(weak_heads=spy, per_class=2, heads=3, reuse=3, mode="cycle")
+    training = begin(way, model, data, sgd, lr=0.0)
+    for turn in (0, 2, 0):
+        loss = training.step(data.images, data.labels)
+        expected = F.cross_entropy(spy.calls[0][2].stack[turn](features), data.labels)
+        torch.testing.assert_close(loss.total.detach(), expected)
 
 
 @pytest.fixture
@@ -355,10 +453,31 @@ def resumed(data, make_model, weights, same):
     return both
 
 
-def test_an_unknown_word_is_refused_with_the_nearest():
-    wrong: Any = "runing"
-    with pytest.raises(ValueError, match="`batch_norm` must be one of .* Did you mean"):
-        FOCA(batch_norm=wrong)
+@pytest.mark.parametrize("stop", [2, 4, 7])
+@pytest.mark.parametrize("pool", [0, 20])
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
+def test_a_state_taken_within_a_cycle_gives_the_same_next_steps(data, resumed, stop, pool):
+    way = FOCA(per_class=2, heads=3, reuse=4, mode="cycle", pool=pool)
+    training, again = resumed(way, stop, lambda s: data.batch(torch.arange(3 * s, 3 * s + 9) % 24))
+    assert again.diagnostics() == training.diagnostics()
+
+
+def test_heads_that_would_never_have_a_turn_are_refused():
+    with pytest.raises(ValueError, match=r"`heads` must not exceed `reuse`.*got 4 heads for 3 steps"):
+        FOCA(heads=4, reuse=3, mode="cycle")
+    assert FOCA(heads=4, reuse=3).mode == "average"
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("mode", "cicle"), ("batch_norm", "runing")])
+def test_unknown_words_are_refused_with_the_nearest(name, wrong):
+    with pytest.raises(ValueError, match=f"`{name}` must be one of .* Did you mean"):
+        FOCA(**{name: wrong})
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5])
+def test_a_pool_of_no_number_is_refused(wrong):
+    with pytest.raises(ValueError, match="`pool` must be a whole number of at least 0"):
+        FOCA(pool=wrong)
 
 
 def test_a_head_with_batch_normalisation_is_refused_at_the_start(data, sgd):
@@ -415,7 +534,6 @@ def test_a_state_taken_anywhere_in_a_cycle_gives_the_same_next_steps(data, resum
     way = FOCA(per_class=2, heads=2, reuse=4)
     training, again = resumed(way, stop, lambda s: data.batch(torch.arange(s, s + 9)))
     assert (again.steps, again.drawn_heads) == (training.steps, training.drawn_heads) == (11, 6)
-    assert again.diagnostics() == training.diagnostics()
 
 
 # How strong the weak heads were: logged once an epoch, from logits that the step has anyway.
@@ -439,7 +557,8 @@ def test_exactly_chance_is_no_better_than_chance():
     assert weakness.take() == {"weak_head_accuracy": 0.5, "weak_heads_at_chance": 1.0}
 
 
-def test_an_epoch_tells_the_mean_over_its_steps(data, watched, make_model):
+@pytest.mark.parametrize("mode", ["average", "cycle"])
+def test_an_epoch_tells_the_mean_over_its_steps(data, watched, make_model, mode):
     model, spy, expected = make_model(), watched(), []
 
     class Remembering(FOCA):
@@ -452,16 +571,16 @@ def test_an_epoch_tells_the_mean_over_its_steps(data, watched, make_model):
                     features = model.features(images)
                 loss = step(images, labels)
                 heads = spy.calls[-1][2].stack
-                hits = [
-                    (heads[k](features).argmax(dim=1) == labels).double().mean() for k in range(len(heads))
-                ]
+                place = (training.steps - 1) % self.reuse
+                used = range(len(heads)) if mode == "average" else [place % len(heads)]
+                hits = [(heads[k](features).argmax(dim=1) == labels).double().mean() for k in used]
                 expected.append([float(hit) for hit in hits])
                 return loss
 
             training.step = watching
             return training
 
-    way = Remembering(weak_heads=spy, per_class=1, heads=2, reuse=2)
+    way = Remembering(weak_heads=spy, per_class=1, heads=2, reuse=2, mode=mode)
     result = fit(model, way, data, epochs=2, batch_size=8, limits=Limits(max_norm=3.0))
     assert [(row["epoch"], row["step"]) for row in result.diagnostics] == [(1, 3), (2, 6)]
     for row, steps in zip(result.diagnostics, (expected[:3], expected[3:]), strict=True):
@@ -486,7 +605,7 @@ def test_an_epochs_logged_row_holds_it_and_a_run_read_back_too(data, make_model,
 @pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
 def test_a_resumed_run_tells_the_same(data, make_model, tmp_path):
     def run(where, **how):
-        way = FOCA(per_class=2)
+        way = FOCA(per_class=2, pool=12)
         return fit(make_model(), way, data, epochs=3, batch_size=8, run_dir=where, checkpoint_every=2, **how)
 
     whole = run(tmp_path / "whole")
@@ -549,9 +668,10 @@ def test_where_every_redraw_diverges_the_run_has_diverged(data, watched, make_mo
         assert torch.equal(value, extractors[3][name])  # nothing moved without a head
 
 
-def test_a_host_that_steps_itself_gets_the_same_bits(data, make_model, sgd, weights, same):
+@pytest.mark.parametrize("mode", ["average", "cycle"])
+def test_a_host_that_steps_itself_gets_the_same_bits(data, make_model, sgd, weights, same, mode):
     """`loss` and `after_step` around the host's own backward pass and step are `step`."""
-    way = FOCA(Recorder(), per_class=2, heads=2, reuse=2)
+    way = FOCA(Recorder(), per_class=2, heads=2, reuse=2, mode=mode, pool=12)
     whole, parts = make_model(nn.Dropout(0.5)), make_model(nn.Dropout(0.5))
     one, optimizer = begin(way, whole, data, sgd, lr=0.01), sgd(way, parts, lr=0.01)
     other = way.start(parts, data, generators=way.generators(0))
@@ -574,12 +694,14 @@ def test_a_host_that_steps_itself_gets_the_same_bits(data, make_model, sgd, weig
 def test_batches_of_one_step_meet_the_same_heads(data, watched, make_model):
     """Accumulated gradients: heads are drawn once in `reuse` steps of the optimiser, not of the batches."""
     model, spy, loss = make_model(), watched(), Recorder()
-    training = FOCA(loss, weak_heads=spy, per_class=2, reuse=2, heads=2).start(model, data)
+    training = FOCA(loss, weak_heads=spy, per_class=2, reuse=2, heads=2, pool=24).start(model, data)
     for _ in range(4):
         for half in (slice(0, 12), slice(12, 24)):
             (training.loss(data.images[half], data.labels[half]).total / 2).backward()
         training.after_step()
     assert (len(spy.calls), training.steps, loss.finished) == (2, 4, 4)
+    assert training.batches.pool.features is not None
+    assert len(training.batches.pool.features) == 24
     training.after_step()
     assert training.steps == 4  # no batch since the last one
 

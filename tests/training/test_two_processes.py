@@ -187,7 +187,7 @@ def refusing(rank):
 
 KEPT = {
     "plain": lambda: EndToEnd(head_noise=0.1),
-    "foca": lambda: FOCA(per_class=2, reuse=3, final_head=HeadTraining(steps=5)),
+    "foca": lambda: FOCA(per_class=2, reuse=3, pool=12, final_head=HeadTraining(steps=5)),
 }
 
 

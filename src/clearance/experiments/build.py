@@ -143,8 +143,10 @@ def build_way(method: Method, model: Classifier | None = None) -> WayOfTraining:
         per_class=method.per_class,
         heads=method.heads,
         reuse=method.reuse,
+        mode=method.mode,
         batch_norm=method.heads_batch_norm,
         recalibrate=method.recalibrate,
+        pool=method.pool,
         final_head=final,
     )
 

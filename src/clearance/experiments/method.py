@@ -134,6 +134,8 @@ class FOCASettings:
     per_class: int = 10
     heads: int = 1
     reuse: int = 1
+    mode: Literal["average", "cycle"] = "average"
+    pool: int = 0
     heads_batch_norm: Literal["batch", "running", "update"] = "batch"
     recalibrate: bool = False
     final_head_steps: int = 2000
@@ -146,6 +148,8 @@ class FOCASettings:
         for name in ("head_lr", "penalty", "final_head_lr"):
             check_positive(name, getattr(self, name))
         check_non_negative("head_decay", self.head_decay)
+        check_choice("mode", self.mode, ("average", "cycle"))
+        check_count("pool", self.pool, minimum=0)
         check_choice("heads_batch_norm", self.heads_batch_norm, ("batch", "running", "update"))
 
 
@@ -196,6 +200,9 @@ class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettin
         per_class: Images of every class that a weak head is trained on (foca).
         heads: Weak heads drawn at once (foca).
         reuse: Steps that use the same weak heads (foca).
+        mode: ``"average"`` over the heads in each step, or one in turn, ``"cycle"`` (foca).
+        pool: Number of recent training images whose features weak heads are trained on, instead of a separate
+            forward pass; 0 is off (foca).
         heads_batch_norm: Statistics that batch normalisation uses for the weak heads' batches, as `batch_norm` of FOCA
             (foca).
         recalibrate: Whether running statistics are recomputed before the final head (foca).

@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count
-from clearance._precision import at_least_float32
 from clearance._processes import average_gradients, copy_from_first, in_any_process
+from clearance.data.image_set import ImageSet
 from clearance.data.intake import open_images
 from clearance.heads.gaussian_mixture import GaussianMixture
 from clearance.heads.scale import feature_unit
@@ -37,6 +37,8 @@ from clearance.training._way import (
 )
 from clearance.training.batch_norm import BatchNormPolicy, head_batch_statistics, recalibrate_batch_norm
 
+Mode = Literal["average", "cycle"]
+
 
 @dataclass(frozen=True, eq=False)
 class FOCA(WayOfTraining):
@@ -59,14 +61,22 @@ class FOCA(WayOfTraining):
             cross-entropy, also give them its `sample_loss`: the same loss is used for both (Eq. 2 and 4).
         per_class: k, images of every class that a weak head is trained on, at least 1; 10 in the paper. Drawn
             with replacement, so a class may have fewer images than k.
-        heads: K, heads drawn at once, at least 1; 1 in the paper. A step averages the loss over them.
+        heads: K, heads drawn at once, at least 1; 1 in the paper.
         reuse: u, steps between two draws; at least 1; 1 (CIFAR-10) or 8 (CIFAR-100) in the paper.
+        mode: ``"average"`` averages the loss over all K heads in each step; ``"cycle"`` uses one head per step in
+            turn. The paper has one head, for which both are the same. With K near u, cycling needs one draw in u
+            steps and still uses another head in nearly every step.
         batch_norm: What the extractor's batch normalisation does with the heads' batches (all K together).
             ``"batch"`` normalises by their own statistics and does not change the running ones; ``"running"``
             normalises by the running ones; ``"update"`` is ``"batch"`` and also updates the running ones, as in
             the authors' later code. The paper's extractors have no batch normalisation.
         recalibrate: Whether ``finish`` first recomputes the running statistics from all training images
             (``recalibrate_batch_norm``). Off by default: the running statistics of training are kept.
+        pool: A cheaper deviation from Algorithm 1, 0 by default: heads are trained on stored features of
+            the last `pool` training images (with their augmentation at the time), which saves a separate forward
+            pass. These features are up to pool / batch size steps old, and the extractor has just been trained on
+            their images. While a class is missing in the pool, and always with 0, heads use a separate forward
+            pass. At least the number of classes, unless 0.
         final_head: How ``finish`` trains the head that the model keeps, on all training images. (A Gaussian mixture
             is fitted in closed form instead.)
 
@@ -77,6 +87,8 @@ class FOCA(WayOfTraining):
 
     >>> FOCA(per_class=1).reuse
     1
+    >>> FOCA(heads=8, reuse=8, mode="cycle").mode
+    'cycle'
     """
 
     loss: Loss = field(default_factory=CrossEntropyLoss)
@@ -87,8 +99,10 @@ class FOCA(WayOfTraining):
     final_head: HeadTraining = field(
         default_factory=lambda: HeadTraining(steps=2000, lr=0.03, momentum=0.9, batch_size=128)
     )
+    mode: Mode = "average"
     batch_norm: BatchNormPolicy = "batch"
     recalibrate: bool = False
+    pool: int = 0
     streams = ("head_init", "head_batch", "head_augmentation", "final_head")
     own_streams = ("head_init", "head_batch", "head_augmentation")
     trains_head = False
@@ -103,7 +117,14 @@ class FOCA(WayOfTraining):
         check_count("per_class", self.per_class)
         check_count("heads", self.heads)
         check_count("reuse", self.reuse)
+        check_count("pool", self.pool, minimum=0)
+        check_choice("mode", self.mode, get_args(Mode))
         check_choice("batch_norm", self.batch_norm, get_args(BatchNormPolicy))
+        if self.mode == "cycle" and self.heads > self.reuse:
+            raise ValueError(
+                f"`heads` must not exceed `reuse` with mode 'cycle', because the additional heads would "
+                f"never be used; got {self.heads} heads for {self.reuse} steps. Raise `reuse`, or draw fewer."
+            )
 
     def trainable(self, model: Classifier) -> Iterable[nn.Parameter]:
         """The extractor and the loss; never a head."""
@@ -127,8 +148,8 @@ class FOCA(WayOfTraining):
 
         Raises:
             TypeError: If the head's weights are in half precision.
-            ValueError: If a class has no image, or the model's head cannot be stacked (batch normalisation, one layer
-                used twice).
+            ValueError: If a class has no image, the pool is smaller than the number of classes, or the model's
+                head cannot be stacked (batch normalisation, one layer used twice).
         """
         return FOCATraining(self, model, data, optimizer, generators or self.generators(0))
 
@@ -178,7 +199,7 @@ class FOCATraining(Training):
             data = data.to(self._device)
         self.way, self.model, self.data, self.optimizer = way, model, data, optimizer
         self.generators = generators
-        self._draws = ClassBalancedDraws(data.labels, data.class_count)
+        self.batches = _HeadBatches(model, data, generators, way.batch_norm, way.pool)
         self.weakness = Weakness()
         self.steps = self.drawn_heads = self.diverged_heads = 0
         # batches of the step in progress; None for one without heads
@@ -230,7 +251,8 @@ class FOCATraining(Training):
         self._check_place(model)
         self.model.unfinished = "FOCA"
         self._warn_of_evaluation_mode()
-        if self.steps % self.way.reuse == 0 and not self._seen:
+        place = self.steps % self.way.reuse
+        if place == 0 and not self._seen:
             drawn = self._draw_heads()
             self.heads = None if in_any_process(drawn is None, self._device) else drawn
         if self.heads is None:
@@ -238,7 +260,7 @@ class FOCATraining(Training):
             self._seen.append(None)
             nothing = [(one * 0).sum() for one in self._moved if one.requires_grad]
             return LossTerms({"weak_heads": torch.stack(nothing).sum()})
-        heads, loss = self.heads, self.way.loss
+        heads, loss = self._in_use(self.heads, place), self.way.loss
         call = self.model if model is None else model
         outputs: Outputs = call(images, layers=loss.layers, head=heads)
         terms = _loss_over_heads(loss, outputs, labels, heads)
@@ -264,6 +286,7 @@ class FOCATraining(Training):
             outputs, labels = joined(batches)
             self.way.loss.after_step(outputs, labels)
             self.weakness.note(outputs.logits, labels)
+            self.batches.pool.add(outputs.features, labels)
         self.steps += bool(self._seen)
         self._seen.clear()
 
@@ -306,7 +329,7 @@ class FOCATraining(Training):
         return self.weakness.take()
 
     def state_dict(self) -> dict[str, Any]:
-        """The position in the cycle of reuse, and the heads in use.
+        """The position in the cycle of reuse, the heads in use, and the pool's content.
 
         Without the states of `generators`: a caller who wants the same draws after resuming saves them, as ``fit``
         does.
@@ -318,6 +341,7 @@ class FOCATraining(Training):
             "diverged_heads": self.diverged_heads,
             "heads": heads,
             "first_unit": self.first_unit,
+            "pool": self.batches.pool.state_dict(),
             "weakness": self.weakness.state_dict(),
         }
 
@@ -331,6 +355,7 @@ class FOCATraining(Training):
         if heads is not None:
             parameters = {name: value.to(self._device) for name, value in heads.items()}
             self.heads = HeadStack(self.model.head, parameters)
+        self.batches.pool.load_state_dict(state["pool"], self._device)
         self.weakness.load_state_dict(state["weakness"], self._device)
 
     def _check_place(self, model: object) -> None:
@@ -350,7 +375,7 @@ class FOCATraining(Training):
 
     def _draw_heads(self) -> HeadStack | None:
         for _ in range(1 + self.REDRAWS):
-            features, labels = self._head_batches()
+            features, labels = self.batches.draw(self.way.heads, self.way.per_class)
             if self.first_unit is None:
                 self.first_unit = feature_unit(features)
                 with evaluating(self.model.head):
@@ -365,16 +390,6 @@ class FOCATraining(Training):
             if not bool(trained.diverged.all()):
                 return trained.intact()
         return None
-
-    @torch.no_grad()
-    def _head_batches(self) -> tuple[Tensor, Tensor]:
-        """Detached features (K, n, D) and labels (K, n) of one class-balanced batch for each head."""
-        rows = self._draws.draw(self.way.heads, self.way.per_class, self.generators["head_batch"])
-        images, labels = self.data.batch(rows.flatten(), self.generators["head_augmentation"])
-        with head_batch_statistics(self.model.extractor, self.way.batch_norm):
-            features = self.model.features(images)
-        torch.clear_autocast_cache()  # in torch 2.6 the step would use these casts, which have no graph
-        return at_least_float32(features).view(*rows.shape, -1), labels.view(rows.shape)
 
     def _warn_of_heads(self) -> None:
         if not self._warned_of_heads:
@@ -414,6 +429,12 @@ class FOCATraining(Training):
                 stacklevel=3,
             )
 
+    def _in_use(self, heads: HeadStack, place: int) -> HeadStack:
+        """All heads of the last draw, or one of them in turn."""
+        if self.way.mode == "average":
+            return heads
+        return heads.select(torch.tensor([place % len(heads)]))
+
 
 def _check_precision(head: nn.Module) -> None:
     low = {
@@ -434,6 +455,32 @@ def _loss_over_heads(loss: Loss, outputs: Outputs, labels: Tensor, heads: HeadSt
     with loss._for_another_head():
         by_head += [loss(outputs.with_head(heads[k]), labels).terms for k in range(1, len(heads))]
     return LossTerms({name: torch.stack([terms[name] for terms in by_head]).mean() for name in by_head[0]})
+
+
+class _HeadBatches:
+    """Draws of detached features in at least float32, from a separate forward pass or from the pool."""
+
+    def __init__(
+        self, model: Classifier, data: ImageSet, generators: Generators, policy: BatchNormPolicy, pool: int
+    ) -> None:
+        self.model, self.data, self.generators, self.policy = model, data, generators, policy
+        self.images = ClassBalancedDraws(data.labels, data.class_count)
+        self.pool = FeaturePool(pool, data.class_count)
+
+    @torch.no_grad()
+    def draw(self, heads: int, per_class: int) -> tuple[Tensor, Tensor]:
+        """Features (K, n, D) and labels (K, n) of one class-balanced batch for each head."""
+        stream = self.generators["head_batch"]
+        if self.pool.holds_every_class:
+            features, labels = self.pool.draw(heads, per_class, stream)
+        else:
+            rows = self.images.draw(heads, per_class, stream)
+            images, labels = self.data.batch(rows.flatten(), self.generators["head_augmentation"])
+            with head_batch_statistics(self.model.extractor, self.policy):
+                features = self.model.features(images)
+            torch.clear_autocast_cache()  # in torch 2.6 the step would use these casts, which have no graph
+            features, labels = features.view(*rows.shape, -1), labels.view(rows.shape)
+        return features if features.dtype.itemsize >= 4 else features.float(), labels
 
 
 class ClassBalancedDraws:
@@ -461,6 +508,63 @@ class ClassBalancedDraws:
         within = (uniform * self._counts[:, None]).long()
         places = (self._starts[:, None] + within).flatten(1)
         return self._order[places.to(self._order.device)]
+
+
+class FeaturePool:
+    """The last `size` detached features of the extractor's own batches, with their labels.
+
+    Features of older steps are those of an older extractor: at most size / batch size steps behind.
+
+    >>> pool = FeaturePool(size=3, classes=2)
+    >>> pool.add(torch.arange(4.0)[:, None], torch.tensor([0, 1, 0, 0]))
+    >>> pool.features.flatten().tolist(), pool.holds_every_class
+    ([1.0, 2.0, 3.0], True)
+    """
+
+    def __init__(self, size: int, classes: int) -> None:
+        if 0 < size < classes:
+            raise ValueError(
+                f"`pool` must be 0 or at least the number of classes, {classes}, because heads are trained on "
+                f"all of them; got {size}. Use the size of several batches."
+            )
+        self.size, self.classes = size, classes
+        self.features: Tensor | None = None
+        self.labels: Tensor | None = None
+
+    @property
+    def holds_every_class(self) -> bool:
+        """Whether heads can be trained on it."""
+        if self.labels is None:
+            return False
+        return bool((torch.bincount(self.labels, minlength=self.classes) > 0).all())
+
+    def add(self, features: Tensor, labels: Tensor) -> None:
+        """Add a batch's features (B, D) and labels (B,); the oldest are removed."""
+        if self.size == 0:
+            return
+        features = features.detach()
+        if self.features is not None and self.labels is not None:
+            features = torch.cat([self.features, features])
+            labels = torch.cat([self.labels, labels])
+        # Copies, so that neither a caller's tensor nor removed features are kept alive.
+        self.features, self.labels = features[-self.size :].clone(), labels[-self.size :].clone()
+
+    def draw(self, heads: int, per_class: int, stream: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Features (K, n, D) and labels (K, n), class-balanced, drawn with replacement."""
+        assert self.features is not None
+        assert self.labels is not None
+        rows = ClassBalancedDraws(self.labels, self.classes).draw(heads, per_class, stream)
+        return self.features[rows], self.labels[rows]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its features and labels."""
+        return {"features": self.features, "labels": self.labels}
+
+    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+        """Continue with stored features and labels."""
+        features, labels = state["features"], state["labels"]
+        self.features = None if features is None else features.to(device)
+        self.labels = None if labels is None else labels.to(device)
 
 
 class Weakness:
