@@ -292,37 +292,13 @@ def test_the_total_is_a_function_of_logits_with_constant_coefficients():
         torch.testing.assert_close(one, other, rtol=1e-12, atol=0.0)
 
 
-def over_rivals(distances, gamma):
-    """The margin of one sample with these distances to its rivals, by every way to make one loss of them."""
-    logits = torch.tensor([[0.0, *(-math.sqrt(2) * d for d in distances)]], dtype=torch.float64)
-    return {
-        name: LargeMarginLoss(
-            ("logits",),
-            gamma=gamma,
-            top_k=None,
-            aggregate=name,
-            cross_entropy_weight=0.0,
-            max_slope=None,
-            distance=DistanceSettings(eps=0.0),
-        )(Outputs(torch.zeros(1, 2), logits, nn.Identity()), torch.tensor([0])).total.item()
-        for name in ("mean", "smooth_max", "max", "sum")
-    }
-
-
-@pytest.mark.parametrize("aggregate", ["max", "sum", "mean", "smooth_max"])
-def test_what_rivals_come_to(aggregate):
-    """Against plain Python, and in order: mean <= smooth maximum <= max <= sum."""
-    v = [0.0, 0.7, 2.0]
-    gamma = 0.5
-    found = over_rivals([gamma - u for u in v], gamma)
-    smooth = gamma / 10 * math.log(sum(math.exp(10 * u / gamma) for u in v) / 3)
-    expected = {"max": 2.0, "sum": 2.7, "mean": 0.9, "smooth_max": smooth}
-    assert found[aggregate] == pytest.approx(expected[aggregate], rel=1e-12)
-    assert list(found.values()) == sorted(found.values())
-
-
-def test_without_violation_the_smooth_maximum_is_zero():
-    assert over_rivals([2.0, 2.5, 3.0], 1.0)["smooth_max"] == pytest.approx(0.0, abs=1e-15)
+@pytest.mark.parametrize(("aggregate", "expected"), [("max", 2.0), ("sum", 2.7)])
+def test_what_rivals_come_to(aggregate, expected):
+    """One sample whose margin is violated by 0, 0.7 and 2."""
+    logits = torch.tensor([[0.0, *(math.sqrt(2) * (v - 0.5) for v in (0.0, 0.7, 2.0))]], dtype=torch.float64)
+    loss = margin_only(("logits",), gamma=0.5, top_k=None, aggregate=aggregate)
+    found = loss(Outputs(torch.zeros(1, 2), logits, nn.Identity()), torch.tensor([0])).total.item()
+    assert found == pytest.approx(expected, rel=1e-12)
 
 
 def test_logits_alone_carry_an_analytic_margin():
@@ -367,8 +343,6 @@ BOUNDED: dict[str, dict[str, Any]] = {
     "one rival": {"top_k": 1},
     "maximum": {"top_k": None},
     "sum": {"top_k": None, "aggregate": "sum"},
-    "mean": {"top_k": None, "aggregate": "mean"},
-    "smooth maximum": {"top_k": None, "aggregate": "smooth_max"},
     "probabilities": {"score": "softmax", "gamma": 1e4},
     "probabilities, sum": {"score": "softmax", "gamma": 1e4, "top_k": None, "aggregate": "sum"},
     "heavy layers": {"layer_weights": 30.0},
@@ -639,7 +613,7 @@ DATA = gaussian_images(class_count=3, per_class=8, shape=(1, 4, 4))
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "lazy, from data": {"every": 2, "gamma": {"input": 0.5, "features": {"quantile": 0.5, "batches": 3}}},
-    "all rivals, smooth": {"top_k": None, "aggregate": "smooth_max", "distance": DistanceSettings("spread")},
+    "all rivals": {"top_k": None, "aggregate": "sum", "distance": DistanceSettings("spread")},
 }
 
 
@@ -876,16 +850,16 @@ class TestSettings:
         ("name", "value"),
         [
             ("top_k", 3),
-            ("aggregate", "sum"),
+            ("aggregate", "max"),
             ("lower_clip", 1.0),
             ("cross_entropy_weight", 0.5),
             ("shifted", True),
         ],
     )
     def test_others_do_what_they_say(self, name, value):
-        settings: Any = {"gamma": 2.0, "top_k": 2, "aggregate": "mean", name: value}
+        settings: Any = {"gamma": 2.0, "top_k": 2, "aggregate": "sum", name: value}
         made = LargeMarginLoss(("logits",), **settings)
-        changed = LargeMarginLoss(("logits",), gamma=2.0, top_k=2, aggregate="mean")
+        changed = LargeMarginLoss(("logits",), gamma=2.0, top_k=2, aggregate="sum")
         outputs = smooth_net().outputs(images(), ())
         before = changed(outputs, labels()).total
         setattr(changed, name, value)
@@ -1000,7 +974,7 @@ class TestManyClasses:
     def test_no_tensor_of_rivals_by_classes_is_made(self):
         """As many classes as rivals: one such tensor would take most of all memory."""
         model, count = Classifier(nn.Flatten(), nn.Linear(4, 200)), 6
-        loss = LargeMarginLoss(("logits",), top_k=None, aggregate="mean")
+        loss = LargeMarginLoss(("logits",), top_k=None, aggregate="sum")
         sizes: list[int] = []
 
         class Noted(torch.utils._python_dispatch.TorchDispatchMode):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
 from clearance.attacks.attack import CHUNK, Model, broken, gradients_of, logits_of
@@ -20,7 +21,7 @@ from clearance.audits._audit import Audit, Findings, Subject, named_class, share
 from clearance.audits._change_sheet import picture_pixels
 from clearance.audits._samples import balanced_rows, first_half, fixed_images, other_images
 from clearance.audits.goodness_of_fit import FittedGaussians, fitted_gaussians
-from clearance.audits.out_of_distribution import neighbour_score, unit_length
+from clearance.audits.out_of_distribution import neighbour_score
 from clearance.audits.rejection import check_enough, detection, lowest_for_nan, p_values, rejection_threshold
 from clearance.data import ImageSet
 from clearance.geometry.scatter import class_scatter
@@ -77,7 +78,7 @@ class Scorer:
                 f"features are; got {tuple(centres.shape)}."
             )
         learned = None if centres is None else centres.detach().to(means)
-        return cls(subject.model, means, gaussians, unit_length(features[rows]), neighbours, learned)
+        return cls(subject.model, means, gaussians, normalize(features[rows]), neighbours, learned)
 
     @property
     def names(self) -> tuple[str, ...]:

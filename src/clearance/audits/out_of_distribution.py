@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from clearance._checks import check_count
 from clearance.audits._audit import Audit, Findings, Subject, share_of
@@ -125,7 +126,7 @@ class OutOfDistribution(Audit):
 
     def _known(self, subject: Subject) -> Tensor:
         rows = balanced_rows(subject.train.labels, self.reference, subject.seed, subject.classes)
-        return unit_length(_finite(subject.train_features[rows]))
+        return normalize(_finite(subject.train_features[rows]))
 
     def _scores(self, features: Tensor, known: Tensor) -> Tensor:
         """(N,), float64; images without finite features are the least normal of all."""
@@ -157,17 +158,6 @@ def _curve(seen: Tensor, unknown: Tensor, name: str) -> Exhibit:
     return Exhibit(OutOfDistribution.name, "thresholds", "curve", columns, caption, {NAMED: name})
 
 
-def unit_length(features: Tensor) -> Tensor:
-    """Every row divided by its length; a row of zeros stays.
-
-    >>> unit_length(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
-    tensor([[0.6000, 0.8000],
-            [0.0000, 0.0000]])
-    """
-    length = features.norm(dim=1, keepdim=True)
-    return features / torch.where(length > 0, length, 1)
-
-
 def neighbour_score(features: Tensor, known: Tensor, neighbours: int) -> Tensor:
     """Minus half the squared distance to the k-th nearest known features, all of unit length, (B,); at most 0.
 
@@ -179,5 +169,5 @@ def neighbour_score(features: Tensor, known: Tensor, neighbours: int) -> Tensor:
     tensor([0.])
     """
     # half the squared distance of unit vectors is 1 - cos
-    nearest = (unit_length(features) @ known.T).topk(min(neighbours, len(known)), dim=1)
+    nearest = (normalize(features) @ known.T).topk(min(neighbours, len(known)), dim=1)
     return nearest.values[:, -1] - 1

@@ -69,7 +69,7 @@ def render_explorer(
     found = all_machines(scene) if machines is None else machines
     blobs = [(f"class-{k}", text) for k, text in enumerate(classes)]
     blobs += [(f"pair-{k}", packed(one.directions)) for k, one in enumerate(found)]
-    page = _template().render(
+    return _template().render(
         title=_title(scene),
         heading=scene.name,
         first=scene.classes[found[0].first].name,  # until the scripts have unpacked the pair that is shown
@@ -84,7 +84,6 @@ def render_explorer(
         blobs=blobs,
         script=_script(),
     )
-    return check_page(scene, page)
 
 
 def write_explorer(
@@ -235,18 +234,3 @@ def check_size(scene: Scene, classes: list[str]) -> None:
         f"the page would have {(samples + weights + OWN) / 1e6:.1f} MB with {of} of classes; at most "
         f"{limit / 1e6:.0f} MB are allowed; {', or '.join(ways)}."
     )
-
-
-def check_page(scene: Scene, page: str) -> str:
-    """The page itself, unless it became larger than it may be.
-
-    Raises:
-        ValueError: With both sizes.
-    """
-    size, limit = len(page.encode()), size_limit(scene)
-    if size > limit:
-        raise ValueError(
-            f"the page has {size / 1e6:.1f} MB; at most {limit / 1e6:.0f} MB are allowed; take fewer samples of each "
-            "class (--per-class), or name two classes instead of all."
-        )
-    return page

@@ -104,10 +104,6 @@ def over_seeds(
 PER_IMAGE = "per_image"
 
 
-class UnclearError(ValueError):
-    """A tolerance that does not say which number it means."""
-
-
 @dataclass(frozen=True)
 class Values:
     """A quantity of one method.
@@ -138,7 +134,7 @@ def values_of(report: Report, quantity: Quantity, method: str | None = None) -> 
     """The quantity in a report, of its one method or the one named.
 
     Raises:
-        UnclearError: A ValueError, if several methods or numbers would do.
+        ValueError: If several methods or numbers would do.
     """
     method = _method(report, method)
     found = [
@@ -217,9 +213,9 @@ def _check_agreement(
 def _method(report: Report, method: str | None) -> str:
     known = report.methods
     if method is None and len(known) > 1:
-        raise UnclearError(f"the report must be of one method; got {', '.join(known)}. Name one: --method.")
+        raise ValueError(f"the report must be of one method; got {', '.join(known)}. Name one: --method.")
     if method is not None and method not in known:
-        raise UnclearError(f"`method` must be one of {', '.join(map(repr, known))}; got {method!r}.")
+        raise ValueError(f"`method` must be one of {', '.join(map(repr, known))}; got {method!r}.")
     return known[0] if known and method is None else str(method)
 
 
@@ -233,7 +229,7 @@ def _check_one(quantity: Quantity, contexts: Sequence[Mapping[str, Any]]) -> Non
             {key for each in different for key in each if len({str(c.get(key)) for c in different}) > 1}
         )
         choices = "; ".join(f"{key} is {', '.join(_values(different, key))}" for key in keys)
-        raise UnclearError(
+        raise ValueError(
             f"{quantity.audit}.{quantity.name} is {len(different)} numbers ({choices}); say which, as "
             f"{quantity.audit}.{quantity.name}[{keys[0]}={_values(different, keys[0])[0]},...]."
         )
@@ -369,26 +365,24 @@ def _result(tolerance: Tolerance, last: Values, now: Values, level: float) -> Ga
                 f"the {which} report has no {quantity.audit}.{quantity.name}{_options(tolerance)}; make the audit "
                 f"{quantity.audit} of both models, or correct the name"
             )
-            return GateResult(tolerance, GateStatus.UNMEASURED, reason=said)
+            return _unmeasured(tolerance, said)
         if lacking := found.without_number:
-            return GateResult(tolerance, GateStatus.UNMEASURED, reason=f"the {which} report has {lacking}")
+            return _unmeasured(tolerance, f"the {which} report has {lacking}")
     unequal = [
         f"{key} is {last.context[key]} in the older report, {now.context[key]} in the newer"
         for key in sorted(last.context.keys() & now.context.keys())
         if last.context[key] != now.context[key]
     ]
     if unequal:
-        return GateResult(
-            tolerance, GateStatus.UNMEASURED, reason=f"they are different quantities: {'; '.join(unequal)}"
-        )
+        return _unmeasured(tolerance, f"they are different quantities: {'; '.join(unequal)}")
     if tolerance.in_points and last.unit != "fraction":
         what = f"{tolerance.quantity.audit}.{tolerance.quantity.name} is in {last.unit or 'plain numbers'}"
-        raise UnclearError(
+        raise ValueError(
             f"points are of fractions, and {what}; got {tolerance.text!r}. Give a share of it (10%), or an amount "
             "without pt."
         )
     if last.unit == "fraction" and not tolerance.relative and tolerance.amount >= 1:
-        raise UnclearError(
+        raise ValueError(
             f"an amount of 1 or more tolerates any change of a fraction; got {tolerance.text!r}. Write points, as in "
             "1pt, or a fraction, as in 0.01."
         )
@@ -398,9 +392,7 @@ def _result(tolerance: Tolerance, last: Values, now: Values, level: float) -> Ga
     common = sorted(last.seeds.keys() & now.seeds.keys())
     ends = over_seeds(last.seeds, now.seeds, relative=tolerance.relative) if common else None
     if ends is None:
-        return GateResult(
-            tolerance, GateStatus.UNMEASURED, reason=_why_not(tolerance, last, now, len(common))
-        )
+        return _unmeasured(tolerance, _why_not(tolerance, last, now, len(common)))
     means = [float(np.mean([found.seeds[seed] for seed in common])) for found in (last, now)]
     return _decided(tolerance, means, ends, f"paired over {len(common)} seeds", last.unit)
 
@@ -431,7 +423,7 @@ def _over_images(
 ) -> GateResult:
     both = ~(np.isnan(last) | np.isnan(now))
     if not both.any():
-        return GateResult(tolerance, GateStatus.UNMEASURED, reason="no image has a number in both reports")
+        return _unmeasured(tolerance, "no image has a number in both reports")
     over = f"paired over {len(last)} images"
     if not both.all():
         over = f"paired over the {both.sum()} of {len(last)} images that have a number in both"
@@ -439,34 +431,27 @@ def _over_images(
     numbers = [float(measure(last)), float(measure(now))]
     yes_or_no = np.isin(np.concatenate([last, now]), (0.0, 1.0)).all()
     if yes_or_no and values.statistic == "mean" and not tolerance.relative:
-        ends = paired_fractions(last, now, _z(level))
+        ends = paired_fractions(last, now, NormalDist().inv_cdf(0.5 + level / 2))
     elif len(last) < FEWEST:
         said = f"{over}: an interval needs {FEWEST} at least"
-        return GateResult(
-            tolerance, GateStatus.UNMEASURED, numbers[0], numbers[1], reason=said, unit=values.unit
-        )
+        return _unmeasured(tolerance, said, *numbers, unit=values.unit)
     else:
         ends = bootstrapped(
             last, now, values.statistic, relative=tolerance.relative, level=min(level, MOST_CERTAIN)
         )
     if any(math.isnan(end) for end in ends):
         said = "the change is not a number: infinite values, or a share of 0"
-        return GateResult(
-            tolerance, GateStatus.UNMEASURED, numbers[0], numbers[1], reason=said, unit=values.unit
-        )
+        return _unmeasured(tolerance, said, *numbers, unit=values.unit)
     decided = _decided(tolerance, numbers, ends, over, values.unit)
     if decided.status is GateStatus.PASS and both.mean() < HALF:
         return replace(decided, status=GateStatus.UNMEASURED, reason=f"{over}: fewer than half")
     return decided
 
 
-def _z(level: float) -> float:
-    """How many standard deviations an interval of that level reaches to each side.
-
-    >>> round(_z(0.95), 6) == round(Z_95, 6)
-    True
-    """
-    return Z_95 if level == LEVEL else NormalDist().inv_cdf(0.5 + level / 2)
+def _unmeasured(
+    tolerance: Tolerance, reason: str, last: float | None = None, now: float | None = None, *, unit: str = ""
+) -> GateResult:
+    return GateResult(tolerance, GateStatus.UNMEASURED, last, now, reason=reason, unit=unit)
 
 
 def _decided(

@@ -252,7 +252,8 @@ class TrainingWatch:
 
     A batch is judged by the cross-entropy of its logits, whatever the loss, in units of log C, that of guessing:
 
-    - *not finite*: a loss or a logit is NaN or infinite, but no pixel is; in the first batch the start is to blame;
+    - *lost its numbers*: a loss or a logit is NaN or infinite, but no pixel is; in the first batch the start is to
+      blame;
     - *images*, where ``model.outputs`` gave them: one is NaN or infinite; or all values are at least 0 and one is above
       2, as in bytes, where the model takes [0, 1]; or one is
       below -0.1, and the model normalises them itself;
@@ -385,7 +386,7 @@ class TrainingWatch:
 
     def _judge_loss_alone(self, total: float, guess: float) -> None:
         if not math.isfinite(total):
-            self._warn("not finite", f"the loss is {total:.3g}")
+            self._warn("lost its numbers", f"the loss is {total:.3g}")
             return
         self._first_loss = self._first_loss or total
         if self.batches >= _SETTLED and total > _GROWN * max(self._first_loss, guess):
@@ -404,7 +405,7 @@ class TrainingWatch:
         apart: float,
     ) -> None:
         if not (math.isfinite(total) and math.isfinite(spread)):
-            self._warn("not finite", f"the loss is {total:.3g}, and logits spread by {spread:.3g}")
+            self._warn("lost its numbers", f"the loss is {total:.3g}, and logits spread by {spread:.3g}")
             return
         if self._first is None:
             self._first = (entropy, total, spread)
@@ -443,7 +444,7 @@ class TrainingWatch:
         if cause in self._warned:
             return
         self._warned.add(cause)
-        if cause == "not finite" and self.batches == 1:
+        if cause == "lost its numbers" and self.batches == 1:
             self._warning(
                 f"training begins without numbers, in the first batch of this loss: {seen}; look for NaN, infinity or "
                 "huge values in the images and in the first weights."
@@ -453,10 +454,10 @@ class TrainingWatch:
             "not begun": "the network answers all images alike, and the learning rate is probably too small to change "
             "that soon; raise it, or put normalisation between the layers (while a warm-up still raises it, wait)",
             "stalled": "the learning rate is probably too small or too large; check also that labels belong to images",
-            "not finite": "the learning rate is probably too large, or an image of an earlier batch was not finite; "
-            "lower it, clip the gradient's norm, or look for NaN and infinity in the images",
+            "lost its numbers": "the learning rate is probably too large, or an image of an earlier batch was not "
+            "finite; lower it, clip the gradient's norm, or look for NaN and infinity in the images",
         }.get(cause, "the learning rate is probably too large; lower it, or clip the gradient's norm")
-        self._warning(f"training has {_SAID[cause]} after {self.batches} batches: {seen}; {remedy}.")
+        self._warning(f"training has {cause} after {self.batches} batches: {seen}; {remedy}.")
 
     def _say(self, what: str, fault: str) -> None:
         if what not in self._warned:
@@ -465,12 +466,3 @@ class TrainingWatch:
 
     def _warning(self, text: str) -> None:
         warnings.warn(text, TrainingWarning, stacklevel=8)
-
-
-_SAID = {
-    "not finite": "lost its numbers",
-    "exploded": "exploded",
-    "collapsed": "collapsed",
-    "stalled": "stalled",
-    "not begun": "not begun",
-}

@@ -31,8 +31,7 @@ from clearance.losses.margins import (
 from clearance.tensors import LossTerms, Outputs
 
 Denominator = Literal["detach", "full"]
-Aggregate = Literal["max", "sum", "mean", "smooth_max"]
-_SHARPNESS = 10.0  # of the smooth maximum, in units of 1 / gamma
+Aggregate = Literal["max", "sum"]
 _LEAST = 1e-12  # smallest margin, also if every distance is 0, and smallest norm that is divided by
 
 
@@ -125,8 +124,7 @@ class LargeMarginLoss(Loss):
             is our choice: on digits, networks trained by cross-entropy have a median distance of 0.56.
         top_k: Number of rivals, those with the highest logits, at most C - 1; None is all. 1 as in the
             published code.
-        aggregate: How the violations against several rivals become one: ``"max"`` (the nearest counts), ``"sum"``,
-            ``"mean"``, ``"smooth_max"``.
+        aggregate: How the violations against several rivals become one: ``"max"`` (the nearest counts) or ``"sum"``.
         score: A boundary is where two scores are equal: ``"logits"``, or ``"softmax"`` probabilities, which are equal
             at the same places but stretch distances exponentially, so that gamma has to be far larger.
         lower_clip: a >= 1: no gradient for samples that are wrong by more than (a - 1) gamma, which protects
@@ -381,7 +379,7 @@ class LargeMarginLoss(Loss):
             short = margin_violation(distances, gamma * (norms / bounded), self.lower_clip)
         else:
             short = margin_violation(distances, gamma, self.lower_clip)
-        losses = over_rivals(short, self.aggregate, gamma, dim=1).mean(dim=1)
+        losses = (short.amax(dim=1) if self.aggregate == "max" else short.sum(dim=1)).mean(dim=1)
         if self.shifted:
             summed = short.shape[1] if self.aggregate == "sum" else 1
             losses = losses - summed * gamma.flatten()
@@ -530,26 +528,3 @@ def margin_violation(distance: Tensor, gamma: Tensor | float, lower_clip: float 
     if lower_clip is None:
         return short
     return torch.minimum(short, torch.as_tensor(lower_clip * gamma, dtype=short.dtype, device=short.device))
-
-
-def over_rivals(violations: Tensor, aggregate: Aggregate, scale: Tensor | float, dim: int) -> Tensor:
-    """The violations against several rivals as one.
-
-    ``"max"``, ``"sum"`` and ``"mean"`` are over rivals; ``"smooth_max"`` is
-    (scale / 10) log mean exp(10 v / scale), between mean and max, and 0 without a violation.
-
-    Source: max and sum Elsayed et al. (2018), section 3; the others are our additions.
-
-    Violations are at least 0, with rivals along `dim`. `scale` is the margin, of size 1 along `dim`; the smooth
-    maximum's sharpness is in its unit.
-
-    >>> over_rivals(torch.tensor([[1.0, 3.0]]), "max", 1.0, dim=1)
-    tensor([3.])
-    """
-    if aggregate == "max":
-        return violations.amax(dim=dim)
-    if aggregate == "smooth_max":
-        sharpness = _SHARPNESS / scale
-        total = (violations * sharpness).logsumexp(dim=dim, keepdim=True) - math.log(violations.shape[dim])
-        return (total / sharpness).squeeze(dim)
-    return violations.sum(dim=dim) if aggregate == "sum" else violations.mean(dim=dim)

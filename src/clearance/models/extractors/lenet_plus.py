@@ -7,6 +7,7 @@ from typing import Literal
 from torch import nn
 
 from clearance._checks import check_choice, check_count
+from clearance.models.extractors._stages import check_halved_twice
 
 PAIRS = ((32, 32), (64, 64), (128,))
 SMALL_PAIRS = ((16, 16), (32, 32))
@@ -43,7 +44,9 @@ def lenet_plus(
     >>> lenet_plus(1, 28, width=2)(torch.zeros(4, 1, 28, 28)).shape
     torch.Size([4, 2])
     """
-    _check(channels, norm, width)
+    check_count("channels", channels)
+    check_count("width", width)
+    check_choice("norm", norm, ("none", "batch"))
     check_count("size", size, minimum=12)
     if (size - 4) % 8:
         raise ValueError(
@@ -74,19 +77,9 @@ def tiny_lenet_plus(
     >>> tiny_lenet_plus(1, 8, width=2)(torch.zeros(4, 1, 8, 8)).shape
     torch.Size([4, 2])
     """
-    _check(channels, norm, width)
-    check_count("size", size, minimum=4)
-    if size % 4:
-        raise ValueError(
-            f"`size` must be a multiple of 4 for tiny_lenet_plus, which halves it twice; got {size}. Resize the images."
-        )
-    return _paired(channels, size // 4, SMALL_PAIRS, 3, norm, width)
-
-
-def _check(channels: int, norm: str, width: int) -> None:
-    check_count("channels", channels)
+    check_halved_twice("tiny_lenet_plus", channels, size, norm)
     check_count("width", width)
-    check_choice("norm", norm, ("none", "batch"))
+    return _paired(channels, size // 4, SMALL_PAIRS, 3, norm, width)
 
 
 def _paired(
