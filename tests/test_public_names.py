@@ -20,7 +20,7 @@ PUBLIC = {
 ROOMS = {
     "attacks": """
         APGD Attack DeepFool FGSM IFGSM MinimumNorm PGD SCALE_FREE SquareSearch TargetedAscent as_attack
-        straight_through transfer_matrix transferred
+        straight_through transferred
     """,
     "audits": """
         Accuracy Audit BoundaryDistance Calibration Churn ClassScatter CoAdaptation CommonCorruptions Confusions

@@ -14,7 +14,7 @@ The map; an import goes down only::
     audits/         one question per file          report/   the page, from records only
     gate/           did a number get worse since the last audit?
     training/       EndToEnd, FOCA, fit: the only training loop
-    losses/         one published loss per file    attacks/  a model is a callable with bounds
+    losses/         one published loss per file    attacks/  a model is a callable on images in [0, 1]
     models/         Classifier, wrap, extractors   heads/    MLP, GaussianMixture, HeadStack, weak heads
     data/           ImageSet and readers           records/  measurements on disk    runs/  a run's directory
     linear/         linear classifiers in closed form: the exact reference for audits
@@ -23,7 +23,7 @@ The map; an import goes down only::
     _precision      at least float32; _describe  settings as JSON, weights as a digest; _processes  several of them
     _first_order    dual norms, the first-order distance to a boundary
     tensors         Outputs, LossTerms
-    vocabulary      Measurement, Exhibit, Bounds, Status
+    vocabulary      Measurement, Exhibit, Status
 
 Importing this package imports nothing else; names are looked up when they are first used.
 """

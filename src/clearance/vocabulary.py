@@ -1,6 +1,5 @@
 """The types that measurements, runs and reports share: frozen dataclasses, without torch."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,24 +8,6 @@ from typing import Any, Literal
 Better = Literal["lower", "higher", "neither"]
 Scalar = str | int | float | bool
 ExhibitKind = Literal["curve", "histogram", "scatter", "heatmap", "images", "per_image", "table"]
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The closed range of image values.
-
-    >>> Bounds()
-    Bounds(lower=0.0, upper=1.0)
-    """
-
-    lower: float = 0.0
-    upper: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not -math.inf < self.lower < self.upper < math.inf:
-            raise ValueError(
-                f"`lower` must be below `upper`, and both finite; got {self.lower} and {self.upper}."
-            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,3 @@ def test_an_image_that_is_sure_already_stays():
 def test_settings_out_of_range_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         TargetedAscent(**settings)
-
-
-def test_bounds_of_another_type_are_refused():
-    with pytest.raises(TypeError, match=r"`bounds` must be clearance\.vocabulary\.Bounds"):
-        TargetedAscent(bounds=(0, 1))  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from scipy.optimize import linprog, minimize
 from clearance.attacks.balls import (
     NORMS,
     STEP_SHARE,
+    check_norm,
     linear_optimum,
     norm_of,
     projected,
@@ -17,9 +18,7 @@ from clearance.attacks.balls import (
     steepest,
 )
 from clearance.attacks.minimum_norm import shortest_step
-from clearance.vocabulary import Bounds
 
-BOUNDS = Bounds()
 RADII = (0.0, 0.1, 1.0, 3.0, 50.0)
 
 
@@ -46,7 +45,7 @@ def test_norms_are_torchs_and_survive_any_size(norm):
 def test_the_linear_optimum_beats_every_other_displacement(norm, epsilon):
     """No feasible point gains more: the vertices and a thousand random points; and it is feasible itself."""
     images, gradient = world()
-    best = linear_optimum(gradient, images, epsilon, norm, BOUNDS)
+    best = linear_optimum(gradient, images, epsilon, norm)
     assert (norm_of(best, norm) <= epsilon * (1 + 1e-15)).all()
     assert ((images + best >= 0) & (images + best <= 1)).all()
     gained = (gradient * best).sum(dim=1)
@@ -65,11 +64,11 @@ def test_the_linear_optimum_beats_every_other_displacement(norm, epsilon):
 def test_a_projection_is_certified_nearest(norm, epsilon):
     """p is nearest to d in a convex set if and only if no q in it has <d - p, q> above <d - p, p>."""
     images, delta = world()
-    nearest = projected(delta, images, epsilon, norm, BOUNDS)
+    nearest = projected(delta, images, epsilon, norm)
     assert (norm_of(nearest, norm) <= epsilon * (1 + 1e-15)).all()
     assert ((images + nearest >= 0) & (images + nearest <= 1)).all()
     left = delta - nearest
-    farthest = linear_optimum(left, images, epsilon, norm, BOUNDS)
+    farthest = linear_optimum(left, images, epsilon, norm)
     gap = (left * (farthest - nearest)).sum(dim=1)
     torch.testing.assert_close(gap, torch.zeros_like(gap), rtol=0, atol=1e-12)
 
@@ -79,10 +78,10 @@ def test_what_is_inside_stays_to_the_bit_and_float32_stays_inside(norm):
     images, delta = (part.float() for part in world())
     small = 1e-3 * delta
     small = torch.maximum(torch.minimum(small, 1 - images), -images)
-    assert torch.equal(projected(small, images, 5.0, norm, BOUNDS), small)
-    once = projected(delta, images, 0.7, norm, BOUNDS)
+    assert torch.equal(projected(small, images, 5.0, norm), small)
+    once = projected(delta, images, 0.7, norm)
     assert (norm_of(once.double(), norm) <= 0.7 * (1 + 1e-6)).all()
-    torch.testing.assert_close(projected(once, images, 0.7, norm, BOUNDS), once)
+    torch.testing.assert_close(projected(once, images, 0.7, norm), once)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -90,20 +89,9 @@ def test_every_image_may_have_a_radius_of_its_own(norm):
     images, delta = world()
     radii = torch.linspace(0, 2, len(images), dtype=torch.float64)
     for function in (projected, linear_optimum):
-        together = function(delta, images, radii, norm, BOUNDS)
-        alone = [
-            function(delta[i : i + 1], images[i : i + 1], float(radii[i]), norm, BOUNDS) for i in range(40)
-        ]
+        together = function(delta, images, radii, norm)
+        alone = [function(delta[i : i + 1], images[i : i + 1], float(radii[i]), norm) for i in range(40)]
         torch.testing.assert_close(together, torch.cat(alone), rtol=1e-13, atol=1e-15)
-
-
-def test_other_bounds_are_kept():
-    images, delta = world()
-    wide = Bounds(-1.0, 2.0)
-    for norm in NORMS:
-        moved = images + linear_optimum(100 * delta, images, 100.0, norm, wide)
-        assert moved.amin() == -1.0
-        assert moved.amax() == 2.0
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -119,8 +107,8 @@ def test_a_step_has_length_1_and_no_bit_of_scale(norm):
         assert torch.equal(steepest(power * single, norm), steepest(single, norm))
         images = torch.rand(single.shape)
         assert torch.equal(
-            linear_optimum(power * single, images, 0.5, norm, BOUNDS),
-            linear_optimum(single, images, 0.5, norm, BOUNDS),
+            linear_optimum(power * single, images, 0.5, norm),
+            linear_optimum(single, images, 0.5, norm),
         )
 
 
@@ -157,7 +145,7 @@ def test_a_step_that_is_asked_for_longer_at_a_bound_stays_a_number(dtype):
 def test_what_is_no_number_moves_nothing(norm):
     images, gradient = world()
     gradient[0], gradient[1, 0] = math.nan, math.nan
-    step, best = steepest(gradient, norm), linear_optimum(gradient, images, 0.5, norm, BOUNDS)
+    step, best = steepest(gradient, norm), linear_optimum(gradient, images, 0.5, norm)
     for moved in (step, best):
         assert moved.isfinite().all()
         assert (moved[0] == 0).all()
@@ -167,15 +155,14 @@ def test_what_is_no_number_moves_nothing(norm):
 
 def test_room_is_the_way_to_the_bound():
     images = torch.tensor([[0.25, 0.25, 1.0, 0.0]])
-    room = room_along(torch.tensor([[2.0, -2.0, 1.0, -1.0]]), images, BOUNDS)
+    room = room_along(torch.tensor([[2.0, -2.0, 1.0, -1.0]]), images)
     assert torch.equal(room, torch.tensor([[0.75, 0.25, 0.0, 0.0]]))
 
 
 @pytest.mark.parametrize("norm", [3, 0.5, 0, -1, "2", math.nan])
-@pytest.mark.parametrize("function", [norm_of, steepest])
-def test_other_norms_are_refused(norm, function):
+def test_other_norms_are_refused(norm):
     with pytest.raises(ValueError, match="`norm` must be one of inf, 2, 1; got"):
-        function(torch.ones(1, 2), norm)
+        check_norm(norm)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -183,7 +170,7 @@ def test_starts_are_uniform_in_the_ball(norm):
     """The share of starts within r of the centre is (r / epsilon)^size, in each norm; no direction is preferred."""
     count, size = 3000, 3
     images = 0.5 + 1e-6 * torch.arange(count).double().unsqueeze(1).expand(count, size)
-    starts = random_starts(images, 0.1, norm, BOUNDS, seed=0, stream=1)
+    starts = random_starts(images, 0.1, norm, seed=0, stream=1)
     length = norm_of(starts, norm) / 0.1
     for share in (0.25, 0.5, 0.75):
         within = float((length <= share ** (1 / size)).double().mean())
@@ -199,7 +186,7 @@ def test_starts_follow_from_seed_stream_and_pixels_alone():
     images = torch.rand(6, 1, 4, 4)
 
     def starts(images, seed=0, stream=1):
-        return random_starts(images, 0.5, 2, BOUNDS, seed=seed, stream=stream)
+        return random_starts(images, 0.5, 2, seed=seed, stream=stream)
 
     first = starts(images)
     assert torch.equal(starts(images[[4, 1]]), first[[4, 1]])
@@ -272,9 +259,10 @@ def test_no_shorter_step_reaches_the_rise(norm):
 @pytest.mark.parametrize("norm", STEP_NORMS)
 def test_p01_away_from_the_bounds_the_length_is_rise_over_the_dual_norm(norm):
     _, gradient, rise = problems()
+    rise = 0.05 * rise  # no pixel moves by more than half
     dual = math.inf if norm == 1 else 1.0 if math.isinf(norm) else norm / (norm - 1)
     middle = torch.full_like(gradient, 0.5)
-    step = shortest_step(middle, gradient, rise, norm, Bounds(-100.0, 100.0))
+    step = shortest_step(middle, gradient, rise, norm)
     expected = rise / torch.linalg.vector_norm(gradient, ord=dual, dim=1)
     torch.testing.assert_close(
         torch.linalg.vector_norm(step, ord=norm, dim=1), expected, rtol=1e-10, atol=0.0

@@ -10,7 +10,6 @@ from torch import nn
 from clearance.attacks import DeepFool, MinimumNorm
 from clearance.attacks.attack import NoGradientWarning
 from clearance.attacks.minimum_norm import shortest_step
-from clearance.vocabulary import Bounds
 from digits_nets import RoundingFront, Times, digits, network
 
 with warnings.catch_warnings():
@@ -192,17 +191,6 @@ def test_without_gradients_a_blend_is_found():
     assert not DeepFool()(model, images, labels).success.all()
     assert hit.success.all()
     assert wrong(model, hit.images, labels).all()
-
-
-def test_other_bounds_are_kept():
-    model = Linear()
-    images = 2 * corner_images() - 1
-    labels = model(images).argmax(1)
-    hit = MinimumNorm(math.inf, steps=5, bounds=Bounds(-1.0, 1.0))(model, images, labels)
-    assert hit.success.all()
-    assert hit.images.min() >= -1
-    assert hit.images.max() <= 1
-    assert hit.images.min() < -0.5
 
 
 def test_bad_settings_are_refused():

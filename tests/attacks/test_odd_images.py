@@ -15,14 +15,12 @@ from clearance.attacks import (
     SquareSearch,
     as_attack,
     straight_through,
-    transfer_matrix,
     transferred,
 )
 from clearance.attacks.balls import steepest
 from clearance.attacks.losses import logit_margin
 from clearance.attacks.transfer import has_steps
 from clearance.audits import Robustness
-from clearance.vocabulary import Bounds
 
 OTHER_KIND: Any = (0, 1)
 NO_RADIUS: Any = MinimumNorm()
@@ -69,20 +67,6 @@ def test_the_square_search_keeps_the_best_of_all_its_queries_for_others(epsilon,
     torch.testing.assert_close(logit_margin(model(made), labels), tried)
 
 
-@pytest.mark.parametrize("ends", [(-math.inf, math.inf), (0.0, math.inf), (0.0, math.nan), (1.0, 1.0)])
-def test_bounds_that_are_no_range_are_refused(ends):
-    with pytest.raises(ValueError, match="`lower` must be below `upper`, and both finite"):
-        Bounds(*ends)
-
-
-def test_wide_bounds_do_not_widen_the_ball():
-    images, labels = shown()
-    with pytest.raises(ValueError, match=r"must stay within `epsilon` 0\.1"):
-        as_attack(lambda _model, x, _y: x + 1000.0, 0.1, bounds=Bounds(-1e12, 1e12)).perturbed(
-            network(), images, labels
-        )
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_narrow_images_are_attacked_like_others(dtype):
     """Where a step meets a bound it is asked for much longer, which has to be a number."""
@@ -94,22 +78,6 @@ def test_narrow_images_are_attacked_like_others(dtype):
 
     image = torch.tensor([[0.5, 0.5]], dtype=dtype)
     assert PGD(1.4, 2, steps=10)(model, image, torch.tensor([0])).success.tolist() == [True]
-
-
-@pytest.mark.parametrize("norm", [1, 2, math.inf])
-def test_the_square_search_knows_no_unit(norm):
-    images, labels = shown()
-    model = network()
-    epsilon = {1: 2.0, 2: 0.5, math.inf: 0.1}[norm]
-    plain = SquareSearch(epsilon, norm, queries=30).perturbed(model, images, labels)
-
-    def grey(x: Tensor) -> Tensor:
-        return model(x / 256)
-
-    attack = SquareSearch(256 * epsilon, norm, queries=30, bounds=Bounds(0.0, 256.0))
-    windows = [attack._window(28, 28, share) for share in (0, 0.3)]
-    assert windows == [SquareSearch(epsilon, norm)._window(28, 28, share) for share in (0, 0.3)]
-    assert attack.perturbed(grey, 256 * images, labels).shape == plain.shape
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 784), (784, 1), (14, 56), (28, 28)])
@@ -174,10 +142,7 @@ def test_deep_fool_goes_to_a_boundary_that_lies_inside_the_bounds(norm, expected
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: FGSM(0.1, bounds=OTHER_KIND), "`bounds` must be clearance.vocabulary.Bounds"),
-        (lambda: MinimumNorm(bounds=OTHER_KIND), "`bounds` must be clearance.vocabulary.Bounds"),
         (lambda: transferred(network(), NO_RADIUS), "`attack` must be an attack in a ball.*got MinimumNorm"),
-        (lambda: transfer_matrix(NO_RADIUS, {}, {}, *shown()), "`attack` must be an attack in a ball"),
         (lambda: as_attack(OTHER_KIND, 0.1), "`make` must be a callable .*got tuple"),
         (lambda: as_attack(lambda *_: None, 0.1)(network(), *shown()), "images as a tensor; it returned NoneType"),
         (lambda: Robustness(epsilons=WORD), "`epsilons` must be radii by norm.*got 'plain'"),

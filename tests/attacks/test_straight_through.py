@@ -13,7 +13,6 @@ from clearance.attacks import APGD, FGSM, straight_through, transferred
 from clearance.attacks.attack import NoGradientWarning, gradients_of
 from clearance.attacks.balls import random_starts
 from clearance.attacks.transfer import has_steps
-from clearance.vocabulary import Bounds
 
 
 @torch.no_grad()
@@ -226,7 +225,7 @@ def test_an_attack_that_sees_no_gradient_asks_once_at_each_start(norm):
     attack = APGD(0.3, norm, steps=20, restarts=3, seed=0, chunk=40)
     hit = attack(model, given, labels)
     assert len(asked) <= 1 + 3 + 2  # before, at the starts, and what was found once more
-    starts = [random_starts(given, 0.3, norm, Bounds(), seed=0, stream=number) for number in (1, 2)]
+    starts = [random_starts(given, 0.3, norm, seed=0, stream=number) for number in (1, 2)]
     broken = torch.stack([model(given + start).argmax(dim=1) != labels for start in starts])
     assert 0 < int(broken.any(dim=0).sum()) < 40
     assert torch.equal(hit.success, broken.any(dim=0))

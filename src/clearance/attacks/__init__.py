@@ -1,6 +1,6 @@
 """Attacks: small changes of an image that change the class that a model predicts.
 
-An attack uses a callable `model(images) -> logits`, images within bounds and labels; never a classifier's insides.
+An attack uses a callable `model(images) -> logits`, images in [0, 1] and labels; never a classifier's insides.
 It holds its settings and is called:
 
 >>> import torch
@@ -27,7 +27,8 @@ its ball, and scored by asking the model again.
 | straight_through | no images: returns the model with gradients where it rounds or stops them | |
 | as_attack | what any callable returns | inf, 2, 1 |
 
-Losses are named (:data:`LOSSES`); only those in :data:`SCALE_FREE` give a verdict that the scale of logits cannot move.
+Losses are named: cross_entropy, logit_margin, dlr and scaled_cross_entropy. Only those in :data:`SCALE_FREE` give a
+verdict that the scale of logits cannot move.
 """
 
 from clearance.attacks.ascent import TargetedAscent as TargetedAscent
@@ -42,7 +43,6 @@ from clearance.attacks.minimum_norm import DeepFool as DeepFool
 from clearance.attacks.minimum_norm import MinimumNorm as MinimumNorm
 from clearance.attacks.square import SquareSearch as SquareSearch
 from clearance.attacks.transfer import straight_through as straight_through
-from clearance.attacks.transfer import transfer_matrix as transfer_matrix
 from clearance.attacks.transfer import transferred as transferred
 
 __all__ = [
@@ -58,6 +58,5 @@ __all__ = [
     "TargetedAscent",
     "as_attack",
     "straight_through",
-    "transfer_matrix",
     "transferred",
 ]

@@ -8,9 +8,8 @@ from torch import Tensor
 from clearance._checks import check_count, check_fraction, check_positive
 from clearance._precision import at_least_float32
 from clearance.attacks.attack import CHUNK, Attacked, Batch, Model, gradients_of, logits_of, rescored
-from clearance.attacks.balls import as_norm, check_bounds, check_norm, steepest
+from clearance.attacks.balls import as_norm, check_norm, steepest
 from clearance.attacks.losses import cross_entropy
-from clearance.vocabulary import Bounds
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,6 @@ class TargetedAscent:
         norm: Of the steps and of the distance: 2 in the article, inf or 1.
         temperature: Logits are divided by it, above 0. The article calibrates it for each network, so that the
             median probability of the predicted class is 0.95.
-        bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
     Raises:
@@ -50,7 +48,6 @@ class TargetedAscent:
     steps: int = 2000
     norm: float = 2.0
     temperature: float = 1.0
-    bounds: Bounds = field(default=Bounds(), kw_only=True)
     chunk: int = field(default=CHUNK, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -59,7 +56,6 @@ class TargetedAscent:
         check_count("steps", self.steps)
         object.__setattr__(self, "norm", as_norm(self.norm))
         check_norm(self.norm)
-        check_bounds(self.bounds)
         check_positive("temperature", self.temperature)
         check_count("chunk", self.chunk)
 
@@ -72,7 +68,7 @@ class TargetedAscent:
 
         Args:
             model: Images to logits; a module must be in evaluation mode.
-            images: (B, ...) within the bounds, floating point.
+            images: (B, ...) in [0, 1], floating point.
             labels: (B,), the true classes.
             targets: (B,); by default the class after the label, as in the article, the first after the last.
 
@@ -80,11 +76,11 @@ class TargetedAscent:
             Verified images. Success means that the confidence was reached, not only that the target leads.
 
         Raises:
-            ValueError: If the model is in training mode, images are outside the bounds, shapes do not fit, or
+            ValueError: If the model is in training mode, images are outside [0, 1], shapes do not fit, or
                 a class is not among the model's.
             TypeError: If images, labels or targets are not tensors of the right kind.
         """
-        batch = Batch.checked(model, images, labels, targets, self.bounds, self.chunk)
+        batch = Batch.checked(model, images, labels, targets, self.chunk)
         if batch.targets is None:
             batch = replace(batch, targets=(batch.labels + 1) % batch.logits.shape[1])
         assert batch.targets is not None
@@ -94,11 +90,10 @@ class TargetedAscent:
             self._climbed(batch, batch.targets) if len(batch) else batch.images,
             batch.labels,
             norm=self.norm,
-            bounds=self.bounds,
-            targets=batch.targets,
-            chunk=self.chunk,
             # a target that leads already is no reason to stop: it is the confidence that is wanted
             before=torch.zeros_like(batch.labels, dtype=torch.bool),
+            targets=batch.targets,
+            chunk=self.chunk,
         )
         if not len(batch):
             return hit
@@ -114,9 +109,7 @@ class TargetedAscent:
             rows, moving, targets, gradient = rows[open_], moving[open_], targets[open_], gradient[open_]
             if not len(rows):
                 return found
-            moving = (moving + self.step * steepest(gradient, self.norm)).clamp(
-                self.bounds.lower, self.bounds.upper
-            )
+            moving = (moving + self.step * steepest(gradient, self.norm)).clamp(0, 1)
         found[rows] = moving
         return found
 

@@ -1,6 +1,6 @@
 """What all attacks share: how a model is asked, and the call that verifies what an attack found.
 
-An attack sees a callable `model(images) -> logits` with bounds, and nothing else of a classifier.
+An attack sees a callable `model(images) -> logits` on images in [0, 1], and nothing else of a classifier.
 """
 
 import math
@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from clearance._checks import check_count
 from clearance.attacks.balls import (
     as_norm,
-    check_bounds,
     check_radius,
     chosen,
     norm_of,
@@ -24,7 +23,6 @@ from clearance.attacks.balls import (
     projected,
 )
 from clearance.attacks.losses import LOSSES, logit_margin, targeted_dlr
-from clearance.vocabulary import Bounds
 
 Model = Callable[[Tensor], Tensor]
 """Images in, logits (B, C) out; a module in evaluation mode, or any other callable."""
@@ -152,7 +150,7 @@ class Attacked:
     """Images after an attack; all three are verified, none is taken from the attack.
 
     Args:
-        images: Within bounds and ball, shape and type of the originals. An image that the model got wrong
+        images: In [0, 1] and in the ball, shape and type of the originals. An image that the model got wrong
             before the attack is the original.
         success: (B,), whether the model is wrong on it: the class of the largest logit differs from the
             label (or equals the target, if there is one).
@@ -196,11 +194,10 @@ def rescored(
     labels: Tensor,
     *,
     norm: float,
-    bounds: Bounds,
+    before: Tensor,
     epsilon: float | None = None,
     targets: Tensor | None = None,
     chunk: int = CHUNK,
-    before: Tensor | None = None,
 ) -> Attacked:
     """Clip, check the range, ask the model again.
 
@@ -209,42 +206,37 @@ def rescored(
 
     Args:
         model: Images to logits.
-        originals: (B, ...), within `bounds`.
+        originals: (B, ...), in [0, 1].
         candidates: What the attack found, the same shape.
         labels: (B,).
         norm: inf, 2 or 1; of the ball and of the distance.
-        bounds: Of pixel values.
+        before: (B,), whether the originals are broken.
         epsilon: Radius of the ball in pixel units; None where the attack searches for the distance itself.
         targets: (B,), the classes wanted; None if any wrong class counts.
         chunk: Images that the model sees at once.
-        before: (B,), whether the originals are broken, if known; else the model is asked.
 
     Raises:
         ValueError: If candidates have another shape, or are outside the ball by more than rounding.
 
     >>> originals = torch.tensor([[0.9, 0.1]])
     >>> hit = rescored(torch.nn.Identity(), originals, torch.tensor([[0.5, 0.75]]), torch.tensor([0]),
-    ...                norm=1, bounds=Bounds())
+    ...                norm=1, before=torch.tensor([False]))
     >>> hit.success, hit.distance
     (tensor([True]), tensor([1.0500]))
     """
     originals = originals.detach()
-    found = confined(candidates, originals, norm=norm, bounds=bounds, epsilon=epsilon)
+    found = confined(candidates, originals, norm=norm, epsilon=epsilon)
     if not len(originals):
         return Attacked(found, labels.new_zeros(0, dtype=torch.bool), norm_of(found - originals, norm))
-    if before is None:
-        before = broken(logits_of(model, originals, chunk=chunk), labels, targets)
     found = chosen(before, originals, found)
     success = broken(logits_of(model, found, chunk=chunk), labels, targets) | before
     return Attacked(found, success, norm_of(found - originals, norm))
 
 
-def confined(
-    candidates: Tensor, originals: Tensor, *, norm: float, bounds: Bounds, epsilon: float | None
-) -> Tensor:
+def confined(candidates: Tensor, originals: Tensor, *, norm: float, epsilon: float | None) -> Tensor:
     """What an attack found, clipped and range-checked; pixels that are not numbers are reset to the original.
 
-    `originals` are (B, ...), within `bounds`; without a ball, `epsilon` is None.
+    `originals` are (B, ...), in [0, 1]; without a ball, `epsilon` is None.
 
     Raises:
         ValueError: If candidates have another shape, or are outside the ball by more than rounding.
@@ -255,11 +247,11 @@ def confined(
             f"it returned {tuple(candidates.shape)}."
         )
     found = candidates.detach().to(originals)
-    found = torch.where(found.isnan(), originals, found).clamp(bounds.lower, bounds.upper)
-    return found if epsilon is None else _inside(found, originals, epsilon, norm, bounds)
+    found = torch.where(found.isnan(), originals, found).clamp(0, 1)
+    return found if epsilon is None else _inside(found, originals, epsilon, norm)
 
 
-def _inside(found: Tensor, originals: Tensor, epsilon: float, norm: float, bounds: Bounds) -> Tensor:
+def _inside(found: Tensor, originals: Tensor, epsilon: float, norm: float) -> Tensor:
     """Within the ball; what is outside by rounding is projected back, anything farther outside is an error."""
     delta = found - originals
     distance = norm_of(delta, norm)
@@ -272,7 +264,7 @@ def _inside(found: Tensor, originals: Tensor, epsilon: float, norm: float, bound
             f"an attack must stay within `epsilon` {epsilon} in norm {norm:g}; it returned an image at "
             f"{float(distance.max()):.6g}; give it the same radius, in pixel units."
         )
-    repaired = originals + projected(delta, originals, epsilon, norm, bounds)
+    repaired = originals + projected(delta, originals, epsilon, norm)
     return chosen(outside, repaired, found)
 
 
@@ -297,17 +289,17 @@ class Batch:
 
     @classmethod
     def checked(
-        cls, model: Model, images: Tensor, labels: Tensor, targets: Tensor | None, bounds: Bounds, chunk: int
+        cls, model: Model, images: Tensor, labels: Tensor, targets: Tensor | None, chunk: int
     ) -> "Batch":
         """A batch whose arguments have been checked; the model is asked for its logits.
 
         Raises:
-            ValueError: If the model is in training mode, images are outside `bounds`, shapes do not fit, or
+            ValueError: If the model is in training mode, images are outside [0, 1], shapes do not fit, or
                 a class is not among the model's.
             TypeError: If images, labels or targets are not tensors of the right kind.
         """
         check_mode(model)
-        check_images(images, bounds)
+        check_images(images)
         images = _plain(images)
         labels = _plain(checked_classes("labels", labels, images))
         logits = logits_of(model, images, chunk=chunk) if len(images) else images.new_zeros(0, 2)
@@ -379,9 +371,8 @@ class Attack(ABC):
     by asking the model again (:func:`rescored`).
 
     Args:
-        epsilon: Radius in the unit of the pixels, at least 0; of the width of `bounds` at most in norm inf.
+        epsilon: Radius in the unit of the pixels, at least 0; at most 1 in norm inf.
         norm: inf, 2 or 1.
-        bounds: Of pixel values; [0, 1] everywhere in Clearance.
         chunk: Images that the model sees at once. Change it only for memory or speed.
 
     Raises:
@@ -397,13 +388,11 @@ class Attack(ABC):
 
     epsilon: float
     norm: float = math.inf
-    bounds: Bounds = field(default=Bounds(), kw_only=True)
     chunk: int = field(default=CHUNK, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_bounds(self.bounds)
         object.__setattr__(self, "norm", as_norm(self.norm))
-        check_radius(self.epsilon, self.norm, self.bounds)
+        check_radius(self.epsilon, self.norm)
         check_count("chunk", self.chunk)
 
     @final
@@ -417,7 +406,7 @@ class Attack(ABC):
         Args:
             model: Images to logits; a module must be in evaluation mode. Its parameters' ``.grad`` and the
                 images' stay unchanged.
-            images: (B, ...) within the bounds, floating point.
+            images: (B, ...) in [0, 1], floating point.
             labels: (B,), the true classes.
             targets: (B,), the classes wanted; by default any wrong class counts.
 
@@ -425,11 +414,11 @@ class Attack(ABC):
             Verified images; those that the model got wrong before are unchanged, at distance 0.
 
         Raises:
-            ValueError: If the model is in training mode, images are outside the bounds, shapes do not fit, or
+            ValueError: If the model is in training mode, images are outside [0, 1], shapes do not fit, or
                 a class is not among the model's.
             TypeError: If images, labels or targets are not tensors of the right kind.
         """
-        batch = Batch.checked(model, images, labels, targets, self.bounds, self.chunk)
+        batch = Batch.checked(model, images, labels, targets, self.chunk)
         check_other(batch.targets, batch.labels)
         before = batch.broken(batch.logits)
         found = batch.images.clone()
@@ -441,11 +430,10 @@ class Attack(ABC):
             found,
             batch.labels,
             norm=self.norm,
-            bounds=self.bounds,
+            before=before,
             epsilon=self.epsilon,
             targets=batch.targets,
             chunk=self.chunk,
-            before=before,
         )
 
     @final
@@ -459,12 +447,12 @@ class Attack(ABC):
         Transfer wants these: images that are broken early are changed further. They are clipped and range-checked,
         but no success is claimed. Arguments and errors are those of a call.
         """
-        batch = Batch.checked(model, images, labels, targets, self.bounds, self.chunk)
+        batch = Batch.checked(model, images, labels, targets, self.chunk)
         check_other(batch.targets, batch.labels)
         if not len(batch):
             return batch.images
         found = self._search(batch, persist=True)
-        return confined(found, batch.images, norm=self.norm, bounds=self.bounds, epsilon=self.epsilon)
+        return confined(found, batch.images, norm=self.norm, epsilon=self.epsilon)
 
     @abstractmethod
     def _search(self, batch: Batch, *, persist: bool) -> Tensor:
@@ -504,8 +492,8 @@ def _by_the_batch(module: nn.Module) -> bool:
     return normalises and module.running_mean is None and module.running_var is None
 
 
-def check_images(images: Any, bounds: Bounds) -> None:
-    """Raise unless `images` are a batch of floating point images within `bounds`."""
+def check_images(images: Any) -> None:
+    """Raise unless `images` are a batch of floating point images in [0, 1]."""
     if not isinstance(images, Tensor) or not images.is_floating_point():
         got = str(images.dtype) if isinstance(images, Tensor) else type(images).__name__
         raise TypeError(f"`images` must be a tensor of floating point numbers; got {got}.")
@@ -514,9 +502,9 @@ def check_images(images: Any, bounds: Bounds) -> None:
     if not len(images):
         return
     low, high = (float(end) for end in images.detach().aminmax())
-    if not (low >= bounds.lower and high <= bounds.upper):  # also where a pixel is not a number
+    if not (low >= 0 and high <= 1):  # also where a pixel is not a number
         raise ValueError(
-            f"`images` must lie in [{bounds.lower:g}, {bounds.upper:g}]; got values from {low:.6g} to {high:.6g}; "
+            f"`images` must lie in [0, 1]; got values from {low:.6g} to {high:.6g}; "
             "normalise inside the model, not before it."
         )
 

@@ -3,7 +3,6 @@
 import hashlib
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +10,6 @@ from torch import Tensor
 from clearance._checks import check_non_negative
 from clearance._precision import at_least_float32
 from clearance._rng import generator
-from clearance.vocabulary import Bounds
 
 NORMS = (math.inf, 2.0, 1.0)
 """The norms that have a ball here."""
@@ -47,7 +45,6 @@ def norm_of(delta: Tensor, norm: float) -> Tensor:
     >>> norm_of(torch.tensor([[3.0, -4.0]]), 2), norm_of(torch.tensor([[3.0, -4.0]]), 1)
     (tensor([5.]), tensor([7.]))
     """
-    check_norm(norm)
     size = at_least_float32(delta).flatten(1).abs()
     if norm == 1:
         return size.sum(dim=1)
@@ -59,7 +56,7 @@ def norm_of(delta: Tensor, norm: float) -> Tensor:
 
 
 def of_all_pixels(images: Tensor, norm: float) -> float:
-    """The norm of an image whose every pixel is 1: in the bounds [0, 1] no two images are farther apart.
+    """The norm of an image whose every pixel is 1: in [0, 1] no two images are farther apart.
 
     >>> of_all_pixels(torch.zeros(3, 1, 2, 2), 2)
     2.0
@@ -70,7 +67,7 @@ def of_all_pixels(images: Tensor, norm: float) -> float:
 _MOST_ROUNDS = 100  # of the search for a common factor; each round settles at least one pixel, mostly many
 
 
-def projected(delta: Tensor, images: Tensor, epsilon: float | Tensor, norm: float, bounds: Bounds) -> Tensor:
+def projected(delta: Tensor, images: Tensor, epsilon: float | Tensor, norm: float) -> Tensor:
     """The displacement nearest to `delta` (Euclidean) that stays in the ball and within the bounds.
 
     With the room c_i that pixel i has left in the direction of delta_i, and every sign kept::
@@ -82,14 +79,13 @@ def projected(delta: Tensor, images: Tensor, epsilon: float | Tensor, norm: floa
     The factor t is found by rounds that each settle pixels for good, s at the kinks of a piecewise linear
     function; neither is an approximation.
 
-    Displacements are (B, ...); `images`, what is displaced, has the same shape, within `bounds`. `epsilon` is in pixel
+    Displacements are (B, ...); `images`, what is displaced, has the same shape, in [0, 1]. `epsilon` is in pixel
     units, at least 0: one number, or one an image, (B,). `norm` is inf, 2 or 1.
 
-    >>> projected(torch.tensor([[2.0, 1.0]]), torch.tensor([[0.0, 0.5]]), 1.0, 1, Bounds())
+    >>> projected(torch.tensor([[2.0, 1.0]]), torch.tensor([[0.0, 0.5]]), 1.0, 1)
     tensor([[1., 0.]])
     """
-    check_norm(norm)
-    room = room_along(delta, images, bounds)
+    room = room_along(delta, images)
     radius = one_an_image(epsilon, delta)
     size = delta.abs()
     if norm == math.inf:
@@ -107,13 +103,13 @@ def projected(delta: Tensor, images: Tensor, epsilon: float | Tensor, norm: floa
     return torch.copysign(within(moved, limit, norm).to(delta.dtype).view_as(delta), delta)
 
 
-def room_along(direction: Tensor, images: Tensor, bounds: Bounds) -> Tensor:
+def room_along(direction: Tensor, images: Tensor) -> Tensor:
     """How far each pixel can move in the direction's sign before it meets a bound, at least 0.
 
-    >>> room_along(torch.tensor([[1.0, -1.0]]), torch.tensor([[0.75, 0.75]]), Bounds())
+    >>> room_along(torch.tensor([[1.0, -1.0]]), torch.tensor([[0.75, 0.75]]))
     tensor([[0.2500, 0.7500]])
     """
-    return torch.where(direction > 0, bounds.upper - images, images - bounds.lower).clamp(min=0)
+    return torch.where(direction > 0, 1 - images, images).clamp(min=0)
 
 
 def one_an_image(epsilon: float | Tensor, images: Tensor) -> Tensor:
@@ -195,7 +191,6 @@ def steepest(gradient: Tensor, norm: float, room: Tensor | None = None) -> Tenso
     >>> steepest(torch.tensor([[3.0, -4.0, 0.0]]), 1)
     tensor([[ 0., -1.,  0.]])
     """
-    check_norm(norm)
     gradient = torch.nan_to_num(gradient, nan=0.0)
     if norm == math.inf:
         return gradient.sign()
@@ -209,9 +204,7 @@ def steepest(gradient: Tensor, norm: float, room: Tensor | None = None) -> Tenso
     return step.to(gradient.dtype).view_as(gradient)
 
 
-def linear_optimum(
-    gradient: Tensor, images: Tensor, epsilon: float | Tensor, norm: float, bounds: Bounds
-) -> Tensor:
+def linear_optimum(gradient: Tensor, images: Tensor, epsilon: float | Tensor, norm: float) -> Tensor:
     """The displacement in the ball and within the bounds that gains most to first order.
 
     It maximises <gradient, d> exactly: for a linear model this is the strongest attack there is. ::
@@ -221,17 +214,16 @@ def linear_optimum(
         1     the largest |g| is moved to its bound first, then the next, until epsilon is spent
 
     The gradient is (B, ...), and entries that are zero or not a number are not moved; `images`, what is displaced, has
-    the same shape, within `bounds`. `epsilon` is in pixel units, at least 0: one number, or one an image, (B,). `norm`
+    the same shape, in [0, 1]. `epsilon` is in pixel units, at least 0: one number, or one an image, (B,). `norm`
     is inf, 2 or 1.
 
     >>> images, gradient = torch.tensor([[0.9, 0.5]]), torch.tensor([[4.0, 3.0]])
-    >>> linear_optimum(gradient, images, 0.5, 1, Bounds())
+    >>> linear_optimum(gradient, images, 0.5, 1)
     tensor([[0.1000, 0.4000]])
     """
-    check_norm(norm)
     gradient = torch.nan_to_num(gradient, nan=0.0)
     radius = one_an_image(epsilon, images)
-    room = room_along(gradient, images, bounds)
+    room = room_along(gradient, images)
     if norm == math.inf:
         return torch.minimum(radius, room) * gradient.sign()
     flat, limit = at_least_float32(gradient).flatten(1), at_least_float32(radius).flatten(1)
@@ -273,31 +265,28 @@ def _largest_first(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
     return torch.zeros_like(size).scatter(1, order, filled)
 
 
-def random_starts(
-    images: Tensor, epsilon: float, norm: float, bounds: Bounds, *, seed: int, stream: int
-) -> Tensor:
+def random_starts(images: Tensor, epsilon: float, norm: float, *, seed: int, stream: int) -> Tensor:
     """A displacement for each image, uniform in the ball and then clipped to the bounds.
 
     The draw follows from the seed, the stream and the image's own pixels. So an image gets the same one
     at any place in a batch, with any other images, and on every device; equal images get
     equal ones. float64 and float32 images with the same values are equal.
 
-    Images are (B, ...), within `bounds`, and displacements have their shape and type. `epsilon` is in the unit of the
+    Images are (B, ...), in [0, 1], and displacements have their shape and type. `epsilon` is in the unit of the
     pixels, `norm` is inf, 2 or 1, `seed` is at least 0, and `stream` distinguishes several draws of one seed.
 
     >>> images = torch.rand(4, 9)
-    >>> starts = random_starts(images, 0.5, 2, Bounds(), seed=0, stream=1)
+    >>> starts = random_starts(images, 0.5, 2, seed=0, stream=1)
     >>> bool((norm_of(starts, 2) <= 0.5).all())
     True
-    >>> torch.equal(random_starts(images[2:], 0.5, 2, Bounds(), seed=0, stream=1), starts[2:])
+    >>> torch.equal(random_starts(images[2:], 0.5, 2, seed=0, stream=1), starts[2:])
     True
     """
-    check_norm(norm)
     size = images[0].numel()
     drawn = [_uniform(size, norm, draws) for draws in streams_of(images, seed, "start", stream)]
     delta = (epsilon * torch.stack(drawn)).to(images).view_as(images)
     # towards the centre at most, so the ball is not left
-    return torch.maximum(torch.minimum(delta, bounds.upper - images), bounds.lower - images)
+    return torch.maximum(torch.minimum(delta, 1 - images), -images)
 
 
 def streams_of(images: Tensor, seed: int, *names: str | int) -> Iterator[torch.Generator]:
@@ -325,23 +314,14 @@ def _uniform(size: int, norm: float, draws: torch.Generator) -> Tensor:
     return radius * direction / norm_of(direction.unsqueeze(0), norm)
 
 
-def check_radius(epsilon: float, norm: float, bounds: Bounds) -> None:
-    """Raise ValueError unless `epsilon` is a radius of `norm` in the unit of `bounds`."""
+def check_radius(epsilon: float, norm: float) -> None:
+    """Raise ValueError unless `epsilon` is a radius of `norm` in the unit of the pixels."""
     check_norm(norm)
     check_non_negative("epsilon", epsilon)
-    width = bounds.upper - bounds.lower
-    if norm == math.inf and epsilon > width:
+    if norm == math.inf and epsilon > 1:
         raise ValueError(
-            f"`epsilon` must be at most {width:g}, the width of the bounds, in norm inf; got {epsilon}; "
+            f"`epsilon` must be at most 1, the width of the bounds, in norm inf; got {epsilon}; "
             "it is in the unit of the pixels: divide grey levels by 255."
-        )
-
-
-def check_bounds(bounds: Any) -> None:
-    """Raise TypeError unless these are :class:`Bounds`."""
-    if not isinstance(bounds, Bounds):
-        raise TypeError(
-            f"`bounds` must be clearance.vocabulary.Bounds(lower, upper); got {type(bounds).__name__}."
         )
 
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from clearance.attacks.attack import Attack, Batch, Model
-from clearance.vocabulary import Bounds
 
 Images = Callable[[Model, Tensor, Tensor], Any]
 """(model, images, labels) to images: a tensor, or what ``torch.as_tensor`` makes one of."""
@@ -68,9 +67,7 @@ def _as_before(model: Model) -> Iterator[None]:
                     buffer.copy_(kept)
 
 
-def as_attack(
-    make: Images, epsilon: float, norm: float = math.inf, *, bounds: Bounds | None = None
-) -> ForeignAttack:
+def as_attack(make: Images, epsilon: float, norm: float = math.inf) -> ForeignAttack:
     """Any callable ``(model, images, labels) -> images`` as an attack, verified like every other.
 
     It gets copies of the images that the model gets right; what it returns is clipped, checked against the ball, and
@@ -81,7 +78,6 @@ def as_attack(
         make: The callable. It keeps its own radius: give it the same `epsilon`, in the unit of the pixels.
         epsilon: Radius of the ball in which its images must lie.
         norm: inf, 2 or 1.
-        bounds: Of pixel values, by default [0, 1].
 
     Raises:
         ValueError: If `epsilon` or `norm` is out of range; on a call, if images come back outside the ball by
@@ -100,4 +96,4 @@ def as_attack(
         raise TypeError(
             f"`make` must be a callable (model, images, labels) -> images; got {type(make).__name__}."
         )
-    return ForeignAttack(epsilon, norm, make=make, bounds=Bounds() if bounds is None else bounds)
+    return ForeignAttack(epsilon, norm, make=make)

@@ -57,7 +57,6 @@ class FGSM(GradientAttack):
         epsilon: Radius in the unit of the pixels, at least 0.
         norm: inf (as published), 2 or 1.
         loss: What is ascended; cross-entropy as published.
-        bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
     Raises:
@@ -76,7 +75,7 @@ class FGSM(GradientAttack):
     def _search(self, batch: Batch, *, persist: bool) -> Tensor:
         del persist  # it has only one step
         _, gradient = batch.ascent(batch.images, self.loss)
-        return batch.images + linear_optimum(gradient, batch.images, self.epsilon, self.norm, self.bounds)
+        return batch.images + linear_optimum(gradient, batch.images, self.epsilon, self.norm)
 
 
 @dataclass(frozen=True)
@@ -129,12 +128,12 @@ class IteratedAttack(GradientAttack):
         length = self._length(number)
         if length == 0:
             return delta
-        room = room_along(gradient, images + delta, self.bounds) / length
+        room = room_along(gradient, images + delta) / length
         further = delta + length * steepest(gradient, self.norm, room)
-        return projected(further, images, self.epsilon, self.norm, self.bounds)
+        return projected(further, images, self.epsilon, self.norm)
 
     def _or_corner(self, batch: Batch, delta: Tensor, gradient: Tensor) -> Tensor:
-        corner = linear_optimum(gradient, batch.images, self.epsilon, self.norm, self.bounds)
+        corner = linear_optimum(gradient, batch.images, self.epsilon, self.norm)
         reached, there = (
             batch.margin(logits_of(batch.model, batch.images + d, chunk=batch.chunk)) for d in (delta, corner)
         )
@@ -161,7 +160,6 @@ class IFGSM(IteratedAttack):
         steps: How many; 10 by default. The paper's rule, for epsilon in grey levels of 255, is the smaller of
             epsilon + 4 and 1.25 epsilon, with `step` 1 / 255.
         step: Length of one in pixel units; by default 2 epsilon / steps, so that half of them reach the edge.
-        bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
     Raises:
@@ -218,7 +216,7 @@ class _FromStarts(GradientAttack):
     def _start(self, batch: Batch, start: int) -> Tensor:
         if start == 0:
             return torch.zeros_like(batch.images)
-        return random_starts(batch.images, self.epsilon, self.norm, self.bounds, seed=self.seed, stream=start)
+        return random_starts(batch.images, self.epsilon, self.norm, seed=self.seed, stream=start)
 
     def _runs(self, batch: Batch) -> list[tuple[int, int | None]]:
         """All pairs of start and rival, in the order in which they are tried."""
@@ -253,7 +251,6 @@ class PGD(_FromStarts, IteratedAttack):
             with its own targets has one rival, and excludes this setting.
         seed: Of the random starts. What is drawn for an image follows from it and from the image's own
             pixels, so that neither its place nor the other images in a batch matter.
-        bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
     An image that breaks is dropped from all that follows. One that never does is returned as the start left it
@@ -399,7 +396,6 @@ class APGD(_FromStarts):
             the ball, uniform in it before they are clipped to the bounds.
         targets: Steer at each of this number of nearest rivals in turn, as in :class:`PGD`.
         seed: Of the random starts; what is drawn for an image follows from it and from the image's own pixels.
-        bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
     An image that breaks is dropped from all that follows. One that never does is returned as the best point of
@@ -434,7 +430,7 @@ class APGD(_FromStarts):
             return self._in_a_ball(batch, delta, towards, self.epsilon, self.steps, persist=persist)
         for times, share in LARGER_BALLS:
             radius, steps = times * self.epsilon, max(round(share * self.steps), 1)
-            delta = projected(delta, batch.images, radius, self.norm, self.bounds)
+            delta = projected(delta, batch.images, radius, self.norm)
             last = times == 1
             found = self._in_a_ball(batch, delta, towards, radius, steps, persist=persist or not last)
             delta = found[0] - batch.images
@@ -473,7 +469,7 @@ class APGD(_FromStarts):
                     climb.checked(number - last)
                 last = number
             if self.norm == 1 and number == steps - 1:  # on a linear model the strongest there is
-                climb.delta = linear_optimum(climb.best_gradient, active.images, radius, 1, self.bounds)
+                climb.delta = linear_optimum(climb.best_gradient, active.images, radius, 1)
             elif number < steps:
                 self._move(active.images, climb, radius, first=number == 0)
         left = ~done[climb.rows]
@@ -483,11 +479,11 @@ class APGD(_FromStarts):
 
     def _move(self, images: Tensor, climb: _Climb, radius: float, *, first: bool) -> None:
         def inside(delta: Tensor) -> Tensor:
-            return projected(delta, images, radius, self.norm, self.bounds)
+            return projected(delta, images, radius, self.norm)
 
         delta, length = climb.delta, one_an_image(climb.length, images)
         if self.norm == 1:
-            room = room_along(climb.gradient, images + delta, self.bounds)
+            room = room_along(climb.gradient, images + delta)
             step = _sparse(torch.where(room > 0, climb.gradient, 0.0), climb.share)
             moved = inside(delta + length * step)
         else:

@@ -13,9 +13,7 @@ from clearance._checks import check_count, check_non_negative
 from clearance._first_order import dual_norm, first_order_distance
 from clearance._precision import at_least_float32
 from clearance.attacks.attack import CHUNK, Attacked, Batch, Model, gradients_of, logits_of, rescored
-from clearance.attacks.balls import as_norm, check_bounds, check_norm, chosen, norm_of, projected
-from clearance.attacks.losses import logit_margin
-from clearance.vocabulary import Bounds
+from clearance.attacks.balls import as_norm, check_norm, chosen, norm_of, projected
 
 FARTHER = (1.0005, 1.002, 1.01, 1.02)
 """By how much a candidate on the very boundary is moved out, as factors of its distance, one after the other."""
@@ -27,7 +25,6 @@ class DistanceAttack(ABC):
 
     Args:
         norm: inf, 2 or 1; of the distance.
-        bounds: Of pixel values; [0, 1] everywhere in Clearance.
         chunk: Images that the model sees at once. Change it only for memory or speed.
 
     Raises:
@@ -35,11 +32,9 @@ class DistanceAttack(ABC):
     """
 
     norm: float = 2.0
-    bounds: Bounds = field(default=Bounds(), kw_only=True)
     chunk: int = field(default=CHUNK, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_bounds(self.bounds)
         object.__setattr__(self, "norm", as_norm(self.norm))
         check_norm(self.norm)
         check_count("chunk", self.chunk)
@@ -52,7 +47,7 @@ class DistanceAttack(ABC):
 
         Args:
             model: Images to logits; a module must be in evaluation mode. No ``.grad`` is touched.
-            images: (B, ...) within the bounds, floating point.
+            images: (B, ...) in [0, 1], floating point.
             labels: (B,), the true classes.
 
         Returns:
@@ -60,11 +55,11 @@ class DistanceAttack(ABC):
             before, infinity (and the original) for one where no wrong image was found.
 
         Raises:
-            ValueError: If the model is in training mode, images are outside the bounds, shapes do not fit, or
+            ValueError: If the model is in training mode, images are outside [0, 1], shapes do not fit, or
                 a class is not among the model's.
             TypeError: If images or labels are not tensors of the right kind.
         """
-        batch = Batch.checked(model, images, labels, None, self.bounds, self.chunk)
+        batch = Batch.checked(model, images, labels, None, self.chunk)
         before = batch.broken(batch.logits)
         found = batch.images.clone()
         chunks = torch.arange(len(before), device=before.device).split(self.chunk)
@@ -80,9 +75,8 @@ class DistanceAttack(ABC):
             found,
             batch.labels,
             norm=self.norm,
-            bounds=self.bounds,
-            chunk=self.chunk,
             before=before,
+            chunk=self.chunk,
         )
         failed = hit.success.logical_not()
         images = chosen(failed, batch.images, hit.images)
@@ -98,7 +92,7 @@ class DistanceAttack(ABC):
             if bool(wrong.all()):
                 break
             share = torch.full_like(found.flatten(1)[:, 0], farther)
-            found = chosen(wrong, found, blended(batch.images, found, share, self.bounds))
+            found = chosen(wrong, found, blended(batch.images, found, share))
         return found
 
     def _at(self, number: int, of: int) -> Self:  # noqa: ARG002
@@ -107,42 +101,40 @@ class DistanceAttack(ABC):
 
     @abstractmethod
     def _search(self, batch: Batch) -> Tensor:
-        """Candidates within the bounds for every image of the batch, of which there is at least one."""
+        """Candidates in [0, 1] for every image of the batch, of which there is at least one."""
 
 
-def blended(images: Tensor, far: Tensor, share: Tensor, bounds: Bounds) -> Tensor:
+def blended(images: Tensor, far: Tensor, share: Tensor) -> Tensor:
     """Images moved towards others by a share of the way each, (B,)."""
     moved = images + share.to(images).view(-1, *[1] * (images.ndim - 1)) * (far - images)
-    return moved.clamp(bounds.lower, bounds.upper)
+    return moved.clamp(0, 1)
 
 
-def shortened(batch: Batch, far: Tensor, bounds: Bounds, halvings: int) -> Tensor:
+def shortened(batch: Batch, far: Tensor, halvings: int) -> Tensor:
     """Wrong images nearer to the originals, on the straight way to `far`, found by bisection.
 
     Precise to 2^-halvings of the way; exact where the way crosses the boundary once. Rows of `far` that are
     not wrong themselves are returned unchanged, or nearly.
 
     >>> model = torch.nn.Identity().eval()                                  # the larger pixel names the class
-    >>> batch = Batch.checked(model, torch.tensor([[1.0, 0.5]]), torch.tensor([0]), None, Bounds(), 64)
-    >>> near = shortened(batch, torch.tensor([[0.0, 0.5]]), Bounds(), halvings=12)
+    >>> batch = Batch.checked(model, torch.tensor([[1.0, 0.5]]), torch.tensor([0]), None, 64)
+    >>> near = shortened(batch, torch.tensor([[0.0, 0.5]]), halvings=12)
     >>> round(float(near[0, 0]), 3)
     0.5
     """
     low, high = torch.zeros_like(far.flatten(1)[:, 0]), torch.ones_like(far.flatten(1)[:, 0])
     for _ in range(halvings):
         middle = (low + high) / 2
-        logits = logits_of(batch.model, blended(batch.images, far, middle, bounds), chunk=batch.chunk)
+        logits = logits_of(batch.model, blended(batch.images, far, middle), chunk=batch.chunk)
         wrong = batch.broken(logits)
         low, high = torch.where(wrong, low, middle), torch.where(wrong, middle, high)
-    return blended(batch.images, far, high, bounds)
+    return blended(batch.images, far, high)
 
 
-def shortest_step(
-    points: Tensor, gradient: Tensor, rise: Tensor, norm: float, bounds: Bounds | None = None
-) -> Tensor:
-    r"""The shortest step that raises a linear function by `rise` and stays inside the bounds.
+def shortest_step(points: Tensor, gradient: Tensor, rise: Tensor, norm: float) -> Tensor:
+    r"""The shortest step that raises a linear function by `rise` and stays in [0, 1].
 
-        minimise ||d||_p   subject to   gradient . d >= rise,   lower <= points + d <= upper
+        minimise ||d||_p   subject to   gradient . d >= rise,   0 <= points + d <= 1
 
     With r_i the room of pixel i in the direction of its gradient: for p = inf ``d = sign(g) min(t, r)``, for
     1 < p < inf ``|d| = min(t |g|^(1 / (p - 1)), r)`` with the one t that reaches the rise (found by sorting the
@@ -153,12 +145,11 @@ def shortest_step(
     the Karush-Kuhn-Tucker conditions of the problem above.
 
     Args:
-        points: Where the step begins, inside the bounds.
+        points: Where the step begins, in [0, 1].
         gradient: Of the linear function; 0 for a row gives no step.
-        rise: Wanted for each row; 0 and below give no step. Where no image inside the bounds reaches it, the
+        rise: Wanted for each row; 0 and below give no step. Where no image in [0, 1] reaches it, the
             step goes as far as the bounds allow, and the rise falls short.
         norm: p, at least 1; ``math.inf`` for the largest change of a pixel.
-        bounds: Of pixel values, by default [0, 1].
 
     Shapes:
         points and gradient (B, ...); rise (B,); returns (B, ...).
@@ -167,14 +158,13 @@ def shortest_step(
     >>> [round(change, 4) for change in step[0].tolist()]           # the second pixel has room for 0.1 only
     [0.4, 0.1]
     """
-    bounds = Bounds() if bounds is None else bounds
     # sums over pixels would lose what half precision has
     slopes, at, rise = (
         at_least_float32(gradient).flatten(1),
         at_least_float32(points).flatten(1),
         at_least_float32(rise),
     )
-    room = torch.where(slopes > 0, bounds.upper - at, at - bounds.lower).clamp(min=0.0)
+    room = torch.where(slopes > 0, 1 - at, at).clamp(min=0.0)
     steep = slopes.abs()
     length = _filled(steep, room, rise) if norm == 1 else _raised_together(steep, room, rise, norm)
     return (slopes.sign() * length).to(points.dtype).view_as(points)
@@ -240,13 +230,6 @@ def rival_slopes(batch: Batch, points: Tensor, rivals: int) -> Slopes:
     return Slopes(batch.broken(logits), gaps, gradients)
 
 
-def margin_slope(batch: Batch, points: Tensor) -> Slopes:
-    """The same for only the best rival (K = 1), in one forward and one backward pass."""
-    logits, gradients = batch.ascent(points, "logit_margin")
-    gaps = logit_margin(logits, batch.labels).to(points.dtype)
-    return Slopes(batch.broken(logits), _finite(gaps)[None], _finite(gradients)[None])
-
-
 def _rival_slope(batch: Batch, points: Tensor, rival: Tensor) -> tuple[Tensor, Tensor]:
     pair = torch.stack([rival, batch.labels], dim=1)
 
@@ -283,7 +266,6 @@ class DeepFool(DistanceAttack):
             classes, as in the paper.
         overshoot: How much farther than the boundary a step goes, as a share of the gap; 0.02 as in the
             paper, section 4.1, but for each step rather than for their sum.
-        bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
     Raises:
@@ -309,24 +291,21 @@ class DeepFool(DistanceAttack):
         check_non_negative("overshoot", self.overshoot)
 
     def _search(self, batch: Batch) -> Tensor:
-        return self.crossed(batch)
-
-    def crossed(self, batch: Batch) -> Tensor:
         """Points behind a boundary, or as near to one as the steps led, for every image of the batch."""
         points = batch.images.clone()
         rows = torch.arange(len(batch), device=points.device)
         for _ in range(self.steps):
             slopes = rival_slopes(batch, points[rows], self.rivals)
-            step = _nearest(slopes, points[rows], self.norm, self.bounds, 1 + self.overshoot)
+            step = _nearest(slopes, points[rows], self.norm, 1 + self.overshoot)
             going = ~slopes.broken & (step.flatten(1) != 0).any(dim=1)
             rows, batch = rows[going], batch[going]
             if not len(rows):
                 break
-            points[rows] = (points[rows] + step[going]).clamp(self.bounds.lower, self.bounds.upper)
+            points[rows] = (points[rows] + step[going]).clamp(0, 1)
         return points
 
 
-def _nearest(slopes: Slopes, points: Tensor, norm: float, bounds: Bounds, factor: float) -> Tensor:
+def _nearest(slopes: Slopes, points: Tensor, norm: float, factor: float) -> Tensor:
     """The shortest of the steps to the rivals' linear boundaries; 0 without a usable gradient.
 
     A step that reaches its boundary inside the bounds is never shorter than the first-order distance, which costs
@@ -343,7 +322,7 @@ def _nearest(slopes: Slopes, points: Tensor, norm: float, bounds: Bounds, factor
         rows = nearer.nonzero().flatten()
         if not len(rows):
             continue
-        step = shortest_step(points[rows], gradient[rows], rise[rows], norm, bounds)
+        step = shortest_step(points[rows], gradient[rows], rise[rows], norm)
         length = norm_of(step, norm).to(least)
         gained = (gradient[rows] * step).flatten(1).sum(dim=1)
         arrives = (length > 0) & (gained >= rise[rows] * (1 - ROUNDING))
@@ -389,7 +368,6 @@ class MinimumNorm(DistanceAttack):
     Args:
         norm: inf, 2 or 1.
         steps: Rounds of the search, one forward and one backward pass each; 200 by default.
-        bounds: Of pixel values.
         chunk: Images that the model sees at once.
         on_progress: Told the share of the search that is done, from 0 to 1, after each round.
 
@@ -420,7 +398,7 @@ class MinimumNorm(DistanceAttack):
         return self if say is None else replace(self, on_progress=lambda done: say((number + done) / of))
 
     def _search(self, batch: Batch) -> Tensor:
-        start = DeepFool(self.norm, bounds=self.bounds, chunk=self.chunk).crossed(batch)
+        start = DeepFool(self.norm, chunk=self.chunk)._search(batch)
         wrong = batch.broken(logits_of(batch.model, start, chunk=self.chunk))
         if not bool(wrong.all()):
             start[~wrong] = self._blends(batch[~wrong])
@@ -431,11 +409,11 @@ class MinimumNorm(DistanceAttack):
         return found
 
     def _nearer(self, batch: Batch, start: Tensor) -> Tensor:
-        near = shortened(batch, start, self.bounds, HALVINGS)
+        near = shortened(batch, start, HALVINGS)
         best = near - batch.images
         for place, loss in enumerate(SEARCH_LOSSES):
             best = self._annealed(batch, best, loss, place / len(SEARCH_LOSSES))
-        near = shortened(batch, batch.images + best, self.bounds, HALVINGS)
+        near = shortened(batch, batch.images + best, HALVINGS)
         return self._straightened(batch, near)
 
     def _says(self, done: float, start: float, end: float) -> None:
@@ -459,7 +437,7 @@ class MinimumNorm(DistanceAttack):
             radius = torch.where(wrong, smaller, radius * (1 + change))
             stride = _annealing(STRIDE, number / rounds) * norm_of(best, 2)
             moved = delta + _along(gradient.nan_to_num(0.0, 0.0, 0.0), stride)
-            delta = projected(moved, batch.images, radius, self.norm, self.bounds)
+            delta = projected(moved, batch.images, radius, self.norm)
         return best
 
     def _straightened(self, batch: Batch, near: Tensor) -> Tensor:
@@ -469,15 +447,15 @@ class MinimumNorm(DistanceAttack):
         share = torch.ones_like(least)
         for number in range(TURNS):
             self._says(number / TURNS, LAST, 1.0)
-            slopes = margin_slope(batch, near)
+            slopes = rival_slopes(batch, near, 1)
             gradient, delta = slopes.gradients[0], near - images
             rise = (gradient * delta).flatten(1).sum(1) - slopes.gaps[0]
-            tangent = shortest_step(images, gradient, rise, self.norm, self.bounds)
-            turned = blended(near, images + tangent, share, self.bounds)
+            tangent = shortest_step(images, gradient, rise, self.norm)
+            turned = blended(near, images + tangent, share)
             # as far out as the best image yet, and from there back to the boundary
             length = norm_of(turned - images, self.norm)
             out = torch.where(length > 0, least / length, 0.0)
-            turned = shortened(batch, blended(images, turned, out, self.bounds), self.bounds, HALVINGS)
+            turned = shortened(batch, blended(images, turned, out), HALVINGS)
             length = norm_of(turned - images, self.norm)
             better = (length < least) & batch.broken(logits_of(batch.model, turned, chunk=self.chunk))
             near, least = chosen(better, turned, near), torch.where(better, length, least)
@@ -486,12 +464,11 @@ class MinimumNorm(DistanceAttack):
 
     def _blends(self, batch: Batch) -> Tensor:
         """Without a gradient to follow: the nearest wrong blend with a blank image or the negative."""
-        images, (low, high) = batch.images, (self.bounds.lower, self.bounds.upper)
-        blank = [torch.full_like(images, level) for level in (low, high, (low + high) / 2)]
+        images = batch.images
+        blank = [torch.full_like(images, level) for level in (0.0, 1.0, 0.5)]
         found, least = images.clone(), torch.full_like(norm_of(images, self.norm), torch.inf)
-        whole = torch.ones_like(images.flatten(1)[:, 0])
-        for far in (*blank, low + high - images):
-            near = shortened(batch, blended(images, far, whole, self.bounds), self.bounds, HALVINGS)
+        for far in (*blank, 1 - images):
+            near = shortened(batch, far, HALVINGS)
             wrong = batch.broken(logits_of(batch.model, near, chunk=self.chunk))
             length = norm_of(near - images, self.norm)
             shorter = wrong & (length < least)

@@ -134,7 +134,6 @@ class SquareSearch(Attack):
             place nor the other images in a batch matter.
         patience: Above 0. After every 250 queries an image is given up if its logit margin is farther from 0 than
             patience / queries of what it was without an attack. By default none is.
-        bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
     Images that are not of shape (C, H, W) are searched as one row of pixels.
@@ -234,8 +233,8 @@ class SquareSearch(Attack):
             return self._kept_inside(self._spent(delta, images, patch, draws[:, 2], draws[:, 4]), images)
         signs = _sign(draws[:, DRAWS : DRAWS + channels]).view(-1, channels, 1, 1)
         if self.norm == math.inf:
-            up = (self.bounds.upper - images).clamp(max=self.epsilon)
-            down = (self.bounds.lower - images).clamp(min=-self.epsilon)
+            up = (1 - images).clamp(max=self.epsilon)
+            down = -images.clamp(max=self.epsilon)
             return torch.where(here.inside, torch.where(signs > 0, up, down), delta)
         there = patches(window, height, width, draws[:, 2], draws[:, 3])
         bump = here.filled(split_pyramid(window.rows, window.columns).to(images), draws[:, 4] < 0.5) * signs
@@ -255,14 +254,14 @@ class SquareSearch(Attack):
         """A patch moved towards a bound as far as what is left of epsilon goes; a pixel is put back if it is short."""
         rest = torch.where(here, 0.0, delta)
         way = _sign(direction).view(-1, 1, 1, 1)
-        room = torch.where(here, room_along(way.expand_as(images), images, self.bounds), 0.0)
+        room = torch.where(here, room_along(way.expand_as(images), images), 0.0)
         short = self.epsilon - _total(rest) < _total(room)
         rest = torch.where(short, _one_put_back(rest, pixel), rest)
         each = (self.epsilon - _total(rest)).clamp(min=0) / _total(here.to(delta))
         return torch.where(here, way * torch.minimum(room, each), rest)
 
     def _kept_inside(self, delta: Tensor, images: Tensor) -> Tensor:
-        return projected(delta, images, self.epsilon, self.norm, self.bounds)
+        return projected(delta, images, self.epsilon, self.norm)
 
     def _window(self, height: int, width: int, spent: float) -> Window:
         """A square, or what has its area where the image is too narrow for one."""
@@ -270,7 +269,7 @@ class SquareSearch(Attack):
         area = self.share / 2**halvings * height * width
         if self.norm == 1:
             # A larger patch could not come near its bounds, and few pixels moved far do most.
-            area = min(area, self.epsilon / (self.bounds.upper - self.bounds.lower))
+            area = min(area, self.epsilon)
         side = max(round(math.sqrt(area)), 1)
         if side > height:
             return Window(height, min(max(round(area / height), 1), width))

@@ -1,6 +1,6 @@
 """Attacks that take their gradients from another model, or from the model itself past its rounding."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from clearance.attacks.attack import Attack, Batch, Model, broken, logits_of
+from clearance.attacks.attack import Attack, Batch, Model
 
 
 @dataclass(frozen=True)
@@ -45,83 +45,12 @@ def transferred(source: Model, attack: Attack) -> Transfer:
     >>> transferred(source, FGSM(0.25))(rounded, images, labels).success
     tensor([True])
     """
-    _check_in_a_ball(attack)
-    return Transfer(
-        attack.epsilon, attack.norm, bounds=attack.bounds, chunk=attack.chunk, source=source, attack=attack
-    )
-
-
-def _check_in_a_ball(attack: Any) -> None:
     if not isinstance(attack, Attack):
         raise TypeError(
             f"`attack` must be an attack in a ball (FGSM, PGD ..., or what as_attack makes of a callable), because its "
             f"images are shown to other models; got {type(attack).__name__}."
         )
-
-
-@dataclass(frozen=True)
-class TransferMatrix:
-    """What is left of accuracy where images made on one model are shown to others.
-
-    Args:
-        sources: Names of the models on which images were made: the rows.
-        targets: Names of the models to which they were shown: the columns.
-        accuracy: (S, T) float64, share of all images that the target still gets right. Where source and target
-            are one model, this is white-box accuracy.
-        clean: (T,) float64, the same without an attack.
-    """
-
-    sources: tuple[str, ...]
-    targets: tuple[str, ...]
-    accuracy: Tensor
-    clean: Tensor
-
-
-def transfer_matrix(
-    attack: Attack,
-    sources: Mapping[str, Model],
-    targets: Mapping[str, Model],
-    images: Tensor,
-    labels: Tensor,
-) -> TransferMatrix:
-    """Accuracy of every target on images made on every source.
-
-    Every image is attacked on the source, also where the source is wrong about it; otherwise a bad source
-    would give the target clean images, and black-box accuracy would be too high.
-
-    Args:
-        attack: How images are made.
-        sources: Models by name, in evaluation mode.
-        targets: Likewise; a model may be in both.
-        images: (B, ...) within the attack's bounds, B at least 1.
-        labels: (B,).
-
-    Raises:
-        ValueError: If there is no source, no target or no image, or if the attack refuses its arguments.
-        TypeError: If that is no attack in a ball.
-
-    >>> from clearance.attacks.gradient import FGSM
-    >>> models = {"plain": torch.nn.Identity().eval(), "rounded": lambda images: images.round()}
-    >>> images, labels = torch.tensor([[0.625, 0.375], [0.1, 0.9]]), torch.tensor([0, 1])
-    >>> transfer_matrix(FGSM(0.25), models, models, images, labels).accuracy         # rounding has no gradient
-    tensor([[0.5000, 0.5000],
-            [1.0000, 1.0000]], dtype=torch.float64)
-    """
-    _check_in_a_ball(attack)
-    for name, given in (("sources", sources), ("targets", targets), ("images", images)):
-        if not len(given):
-            raise ValueError(f"`{name}` must hold at least one; got none.")
-
-    def accuracies(shown: Tensor) -> list[float]:
-        wrong = [broken(logits_of(model, shown, chunk=attack.chunk), labels) for model in targets.values()]
-        return [float((~row).double().mean()) for row in wrong]
-
-    for model in targets.values():
-        labels = Batch.checked(model, images, labels, None, attack.bounds, attack.chunk).labels
-    made = [attack.perturbed(model, images, labels) for model in sources.values()]
-    rows = torch.tensor([accuracies(shown) for shown in made], dtype=torch.float64)
-    clean = torch.tensor(accuracies(images.detach()), dtype=torch.float64)
-    return TransferMatrix(tuple(sources), tuple(targets), rows, clean)
+    return Transfer(attack.epsilon, attack.norm, chunk=attack.chunk, source=source, attack=attack)
 
 
 NAMES = ("round", "floor", "ceil", "trunc", "fix", "sign", "sgn")

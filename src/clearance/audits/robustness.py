@@ -33,7 +33,7 @@ from clearance.audits._audit import PART, Audit, Findings, Subject, share_of
 from clearance.audits._samples import fixed_images
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
-from clearance.vocabulary import Better, Bounds, Exhibit, Measurement, Scalar
+from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
 SUMS_TO_ONE = 1e-3
 ALIKE = 0.02  # of the spread of logits over images: rounding is below it, dropout and noise far above
@@ -225,9 +225,6 @@ def share(alive: Tensor) -> float:
     return float(alive.double().mean())
 
 
-BOUNDS = Bounds()
-
-
 class Target:
     """What one audit attacks; what does not depend on a radius is computed once.
 
@@ -295,7 +292,7 @@ class Target:
 
     def under_noise(self, norm: float, epsilon: float) -> Tensor:
         """The images that stay right at one point of the ball that is drawn for each."""
-        noise = random_starts(self.images, epsilon, norm, BOUNDS, seed=self.seed, stream=0)
+        noise = random_starts(self.images, epsilon, norm, seed=self.seed, stream=0)
         return self.right & ~broken(logits_of(self.model, self.images + noise), self.labels)
 
     @cached_property
@@ -689,7 +686,7 @@ def _checked_radii(epsilons: Any) -> dict[str, tuple[float, ...] | None]:
             raise TypeError(f"`{place}` must be radii in a tuple, such as (0.1, 0.3); got {radii!r}.")
         for epsilon in radii:
             check_positive(place, epsilon)
-            check_radius(epsilon, float(name), Bounds())
+            check_radius(epsilon, float(name))
         if list(radii) != sorted(set(radii)):
             raise ValueError(f"`{place}` must ascend, each radius once; got {radii}.")
     kept = {name: radii for name, radii in given.items() if radii is None or len(radii)}

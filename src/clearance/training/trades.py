@@ -47,7 +47,6 @@ class TRADES(Attack):
         step: Length of one in pixel units; by default 2.5 epsilon / steps, as in PGD.
         beta: Weight of the divergence, at least 0; 6 as in the released script for CIFAR-10 (1 in that for MNIST).
         seed: Of the noise; EndToEnd gives a new one in every step.
-        bounds: Of pixel values.
         chunk: Images that the model sees at once.
 
     Raises:
@@ -90,9 +89,9 @@ class TRADES(Attack):
         length = _RELATIVE_STEP * self.epsilon / self.steps if self.step is None else self.step
         draws = torch.Generator().manual_seed(self.seed)
         noise = _NOISE * torch.randn(batch.images.shape, generator=draws).to(batch.images)
-        delta = projected(noise, batch.images, self.epsilon, self.norm, self.bounds)
+        delta = projected(noise, batch.images, self.epsilon, self.norm)
         for _ in range(self.steps):
             _, gradient = gradients_of(batch.model, batch.images + delta, value, chunk=batch.chunk)
             further = delta + length * steepest(gradient, self.norm)
-            delta = projected(further, batch.images, self.epsilon, self.norm, self.bounds)
+            delta = projected(further, batch.images, self.epsilon, self.norm)
         return batch.images + delta
