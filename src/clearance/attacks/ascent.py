@@ -8,7 +8,7 @@ from torch import Tensor
 from clearance._checks import check_count, check_fraction, check_positive
 from clearance._precision import at_least_float32
 from clearance.attacks.attack import CHUNK, Attacked, Batch, Model, gradients_of, logits_of, rescored
-from clearance.attacks.balls import as_norm, check_norm, steepest
+from clearance.attacks.balls import as_norm, steepest
 from clearance.attacks.losses import cross_entropy
 
 
@@ -55,7 +55,6 @@ class TargetedAscent:
         check_positive("step", self.step)
         check_count("steps", self.steps)
         object.__setattr__(self, "norm", as_norm(self.norm))
-        check_norm(self.norm)
         check_positive("temperature", self.temperature)
         check_count("chunk", self.chunk)
 

@@ -15,25 +15,19 @@ NORMS = (math.inf, 2.0, 1.0)
 """The norms that have a ball here."""
 
 
-def check_norm(norm: float) -> None:
-    """Raise ValueError unless the norm is inf, 2 or 1.
-
-    >>> check_norm(3)
-    Traceback (most recent call last):
-    ValueError: `norm` must be one of inf, 2, 1; got 3.
-    """
-    if norm not in NORMS:
-        raise ValueError(f"`norm` must be one of inf, 2, 1; got {norm!r}.")
-
-
 def as_norm(norm: float | str) -> float:
-    """A norm as a number if it is a word, as in recipes; anything else unchanged.
+    """A norm as a number, also if it is a word, as in recipes.
+
+    Raises:
+        ValueError: Unless it is inf, 2 or 1.
 
     >>> as_norm("inf"), as_norm("2"), as_norm(1)
     (inf, 2.0, 1)
     """
     words = {"inf": math.inf, "2": 2.0, "1": 1.0}
-    found: float = words.get(norm, norm)  # type: ignore[arg-type]  # other words: check_norm refuses them
+    found: float = words.get(norm, norm)  # type: ignore[arg-type]  # other words are refused below
+    if found not in NORMS:
+        raise ValueError(f"`norm` must be one of inf, 2, 1; got {norm!r}.")
     return found
 
 
@@ -315,8 +309,7 @@ def _uniform(size: int, norm: float, draws: torch.Generator) -> Tensor:
 
 
 def check_radius(epsilon: float, norm: float) -> None:
-    """Raise ValueError unless `epsilon` is a radius of `norm` in the unit of the pixels."""
-    check_norm(norm)
+    """Raise ValueError unless `epsilon` is a radius of the norm in the unit of the pixels."""
     check_non_negative("epsilon", epsilon)
     if norm == math.inf and epsilon > 1:
         raise ValueError(

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from clearance._checks import check_choice, check_count
 from clearance._first_order import dual_norm, first_order_distance
-from clearance.attacks.balls import as_norm
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.transfer import has_steps
 from clearance.audits._audit import Audit, Findings, Subject, named_class
@@ -508,7 +507,7 @@ class BoundaryDistance(Audit):
     rivals: int | None = None
 
     def __post_init__(self) -> None:
-        named = [NORM_NAMES.get(as_norm(norm), norm) for norm in self.norms]
+        named = [NORM_NAMES.get(norm, norm) for norm in self.norms]
         for norm in named:
             check_choice("norms", norm, NORM_NAMES.values())
         object.__setattr__(self, "norms", tuple(dict.fromkeys(named)))

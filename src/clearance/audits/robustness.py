@@ -24,7 +24,7 @@ from clearance.attacks.attack import (
     gradients_of,
     logits_of,
 )
-from clearance.attacks.balls import as_norm, check_norm, check_radius, of_all_pixels, random_starts
+from clearance.attacks.balls import as_norm, check_radius, of_all_pixels, random_starts
 from clearance.attacks.gradient import APGD
 from clearance.attacks.losses import LOSSES
 from clearance.attacks.square import SquareSearch
@@ -309,7 +309,7 @@ class Target:
         return self._blind[loss]
 
 
-NORM_NAMES = {math.inf: "inf", 2.0: "2", 1.0: "1"}
+NORM_NAMES: dict[float | str, str] = {math.inf: "inf", 2.0: "2", 1.0: "1"}
 """How records spell the norms, in the order in which they are measured."""
 
 
@@ -319,9 +319,7 @@ def norm_name(norm: float | str) -> str:
     >>> norm_name(math.inf), norm_name(2), norm_name("1")
     ('inf', '2', '1')
     """
-    number = as_norm(norm)
-    check_norm(number)
-    return NORM_NAMES[number]
+    return NORM_NAMES[as_norm(norm)]
 
 
 @dataclass(frozen=True)
