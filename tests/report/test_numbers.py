@@ -10,7 +10,6 @@ from clearance.report.numbers import (
     half_width,
     interval,
     levels,
-    points,
     printed,
     ratio,
 )
@@ -78,6 +77,6 @@ def test_interval_needs_both_ends():
 
 
 def test_no_form_of_a_number_prints_nan():
-    shown = [points(math.nan), interval(math.nan, math.nan, POINTS), ratio(math.nan), levels(math.nan)]
+    shown = [data(math.nan, POINTS), interval(math.nan, math.nan, POINTS), ratio(math.nan), levels(math.nan)]
     assert all("not a number" in one.striptags() for one in shown)
     assert interval(-math.inf, math.inf, POINTS).striptags() == "−∞ to ∞"

@@ -23,7 +23,7 @@ from clearance.report.audits import headline, shown_unit
 from clearance.report.audits import title as title_of
 from clearance.report.audits.mistakes import stored_shots
 from clearance.report.names import model_name, setting
-from clearance.report.numbers import POINTS, data, half_width, interval, points
+from clearance.report.numbers import POINTS, data, half_width, interval
 from clearance.report.page import FILE, SHARED, templates, without_images
 from clearance.report.pictures import Gallery
 from clearance.report.tables import NONE, Compact, Line, number
@@ -192,7 +192,7 @@ class Change:
             return NONE
         half = half_width(found.low, found.high)
         if found.unit == "fraction":
-            gap = points(found.now - found.last, half)
+            gap = data(found.now - found.last, POINTS, half)
             return Markup("{} ({})").format(gap, interval(found.low, found.high, POINTS))
         if found.tolerance.relative:
             ends = Markup("{} to {}").format(data(found.low, "fraction"), data(found.high, "fraction"))

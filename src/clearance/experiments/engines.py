@@ -27,7 +27,10 @@ from importlib.metadata import version
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clearance.runs.remote import RemoteRuns
 
 
 @contextlib.contextmanager
@@ -476,14 +479,7 @@ SUBMISSIONS = 3
 REASON = 400  # letters of another package's complaint
 
 
-class Storage(Protocol):
-    """Where runs are kept that is no folder, as :class:`~clearance.runs.remote.RemoteRuns`."""
-
-    def check(self) -> None:
-        """Raise ValueError unless it can be written."""
-
-
-def check_engine(engine: Executor, sent: Any, folder: Path | Storage | None = None) -> None:
+def check_engine(engine: Executor, sent: Any, folder: "Path | RemoteRuns | None" = None) -> None:
     """Raise ValueError unless a worker of the engine can do this work: a short task is sent there before any.
 
     `sent`, what tasks are given, must arrive; the worker must be able to write to `folder`, a path or runs at an
@@ -524,7 +520,7 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _surroundings(sent: Any, folder: Path | Storage | None) -> dict[str, str]:
+def _surroundings(sent: Any, folder: "Path | RemoteRuns | None") -> dict[str, str]:
     """The versions here, and what prevents writing to `folder`."""
     del sent
     problem = ""

@@ -12,7 +12,6 @@ from typing import Any
 from markupsafe import escape
 
 from clearance._files import write_bytes
-from clearance.records.derived import derive
 from clearance.records.record import Record
 from clearance.records.store import Report
 from clearance.report.left_out import left_out_lines
@@ -90,7 +89,7 @@ class Card:
         >>> Card(Report({}, {}, "", "", records=(Record("digits", "plain", 0, found),))).flat()
         {'accuracy.error.split-test': 0.02}
         """
-        rows = [row for row in derive(self.report.records) if row.kind == "mean"]
+        rows = [row for row in self.report.summary if row.kind == "mean"]
         several = {field: len({getattr(row, field) for row in rows}) > 1 for field in ("dataset", "method")}
         named: dict[str, float] = {}
         for row in rows:

@@ -156,14 +156,15 @@ def norm_name(norm: str) -> Markup:
     return Markup("norm <code>{}</code>").format(norm)
 
 
-def norms_of(found: Iterable[object]) -> list[str]:
-    """Names of norms, each once, in the usual order.
+def in_usual_order(found: Iterable[object], usual: Iterable[str]) -> list[str]:
+    """Names, each once, in the usual order; unknown ones last.
 
-    >>> norms_of(["2", "inf", "2"])
-    ['inf', '2']
+    >>> in_usual_order(["2", "mine", "inf", "2"], NORMS)
+    ['inf', '2', 'mine']
     """
-    names = {str(norm) for norm in found}
-    return [*(norm for norm in NORMS if norm in names), *sorted(names - set(NORMS))]
+    names = dict.fromkeys(str(name) for name in found)
+    known = [name for name in usual if name in names]
+    return [*known, *(name for name in names if name not in known)]
 
 
 SCORES: Mapping[str, str] = {
@@ -187,16 +188,6 @@ def score_name(score: str) -> str:
     ('nearest features', 'mine')
     """
     return SCORES.get(score, score)
-
-
-def scores_of(found: Iterable[object]) -> list[str]:
-    """The scores that were measured, each once, in the order above; unknown ones last.
-
-    >>> scores_of(["energy", "mine", "likelihood", "energy"])
-    ['likelihood', 'energy', 'mine']
-    """
-    names = dict.fromkeys(str(score) for score in found)
-    return [*(name for name in SCORES if name in names), *(name for name in names if name not in SCORES)]
 
 
 SETTINGS: Mapping[tuple[str, str], str] = {

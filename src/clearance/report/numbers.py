@@ -57,21 +57,12 @@ def data(value: float | None, unit: str, half: float | None = None) -> Markup:
 
     >>> data(0.0333, "fraction")
     Markup('<data value="0.0333">3.3\u202f%</data>')
+    >>> data(-0.0004, POINTS, half=0.007).striptags()
+    '0.0 points'
     """
     if value is None:
         return Markup("–")
     return _element(value, printed(value, unit, half))
-
-
-def points(value: float, half: float | None = None) -> Markup:
-    r"""A difference of two fractions in percentage points, in an element that carries the full number.
-
-    >>> points(0.204)
-    Markup('<data value="0.204">20.4\u202fpoints</data>')
-    >>> points(-0.0004, half=0.007).striptags()
-    '0.0 points'
-    """
-    return data(value, POINTS, half)
 
 
 def ratio(value: float) -> Markup:

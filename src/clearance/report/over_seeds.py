@@ -39,9 +39,10 @@ def middle(numbers: Sequence[float], most: float | None = None) -> dict[str, Any
     return {"mean": over.mean, "low": low, "high": high, "seeds": over.seeds}
 
 
-def with_interval(row: SummaryRow) -> dict[str, Any]:
-    """The columns of an exhibit that hold a mean, its interval and its seeds."""
-    return {"mean": row.value, "low": row.low, "high": row.high, "seeds": row.seeds}
+def with_interval(row: SummaryRow, **columns: Any) -> dict[str, Any]:
+    """A row of an exhibit: the method, what else names it, and a mean with its interval and its seeds."""
+    named = {"method": row.method, **columns}
+    return {**named, "mean": row.value, "low": row.low, "high": row.high, "seeds": row.seeds}
 
 
 def curves(

@@ -85,12 +85,7 @@ def over_setting(findings: Findings) -> ExhibitRecord | None:
     if found is None:
         return None
     rows = [
-        {
-            "method": row.method,
-            "quantity": quantity.key,
-            "setting": value,
-            **with_interval(row),
-        }
+        with_interval(row, quantity=quantity.key, setting=value)
         for quantity in QUANTITIES
         for value in found.values
         for row in findings.rows(

@@ -22,13 +22,9 @@ def attacked(findings: Findings) -> ExhibitRecord | None:
         findings.rows("mean", AUDIT, "accuracy"), key=lambda row: (row.method, float(row.context["epsilon"]))
     )
     rows = [
-        {
-            "method": row.method,
-            "attack": row.context["attack"],
-            "box": row.context["box"],
-            "radius": row.context["epsilon"],
-            **with_interval(row),
-        }
+        with_interval(
+            row, attack=row.context["attack"], box=row.context["box"], radius=row.context["epsilon"]
+        )
         for row in found
     ]
     shaded = bars(findings, "Shaded") or "Shaded: 95 % interval over images."

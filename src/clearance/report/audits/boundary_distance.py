@@ -11,7 +11,7 @@ from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Row, Section, Term
 from clearance.report.drawing import MOST_POINTS, groups, page_figure
 from clearance.report.findings import Findings
-from clearance.report.names import LENGTHS, norm_name, norms_of
+from clearance.report.names import LENGTHS, NORMS, in_usual_order, norm_name
 from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit, with_interval
 from clearance.report.pictures import Picture, drawn_firsts, firsts, picture
 from clearance.report.svg import GRID, INK, MUTED, series
@@ -24,12 +24,7 @@ ALL = "all"
 def by_class(findings: Findings) -> ExhibitRecord | None:
     """A row for each method, norm and class: the median of the distances that the search found."""
     rows = [
-        {
-            "method": row.method,
-            "norm": row.context["norm"],
-            "class": str(row.context["class"]),
-            **with_interval(row),
-        }
+        with_interval(row, norm=row.context["norm"], **{"class": str(row.context["class"])})
         for row in findings.rows("mean", AUDIT, "minimum_distance")
     ]
     return summary_exhibit(findings, AUDIT, BY_CLASS, rows, bars(findings))
@@ -62,7 +57,9 @@ LAYERS = {"input": "to first order, at the input", "features": "at the features"
 def boundary_section(findings: Findings) -> Section | None:
     """A picture and a table for each norm, and the single images folded away."""
     names = ("minimum_distance", "first_order_distance")
-    norms = norms_of(row.context["norm"] for name in names for row in findings.rows("mean", AUDIT, name))
+    norms = in_usual_order(
+        (row.context["norm"] for name in names for row in findings.rows("mean", AUDIT, name)), NORMS
+    )
     tables = [table for norm in norms if (table := _table(findings, norm)) is not None]
     if not tables:
         return None

@@ -27,7 +27,7 @@ from clearance.report.drawing import (
 )
 from clearance.report.findings import FEW, Findings
 from clearance.report.names import NO_NETWORK, PIXEL_MEANS, PIXELS, cited, head_name, method_name
-from clearance.report.numbers import data, points
+from clearance.report.numbers import POINTS, data
 from clearance.report.over_seeds import SUMMARY, stored
 from clearance.report.pictures import Picture, salt
 from clearance.report.svg import GRID, INK, MUTED, PAPER, as_svg, marker, series
@@ -232,7 +232,9 @@ def _label_cost(findings: Findings) -> list[Finding]:
     if gaps[best].value < -CLOSE and not outdone(findings):  # no measure of other last layers
         said = Markup("A new last layer, trained on {} of the training images, changes the error by {}.")
         todo = "The network's own can be better: train longer, or retrain it."
-        return [Finding(title, "warning", said.format(data(best, "count"), points(gaps[best].value)), todo)]
+        return [
+            Finding(title, "warning", said.format(data(best, "count"), data(gaps[best].value, POINTS)), todo)
+        ]
     fewest = min(gaps)
     enough = next((n for n in sorted(gaps) if gaps[n].value <= CLOSE), None)
     lost = Markup("with {} it loses {}{}").format(
@@ -271,11 +273,11 @@ def _neighbour(findings: Findings, samples: int) -> Markup:
 
 def _points(row: SummaryRow) -> Markup:
     """A loss, with the standard deviation from one draw of images to the next."""
-    shown = points(row.value)
+    shown = data(row.value, POINTS)
     return (
         shown
         if row.within is None
-        else shown + Markup(" (± {} from draw to draw)").format(points(row.within))
+        else shown + Markup(" (± {} from draw to draw)").format(data(row.within, POINTS))
     )
 
 

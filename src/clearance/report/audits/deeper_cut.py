@@ -22,12 +22,12 @@ HEADS = ("retrained", "class mean")
 def cuts(findings: Findings) -> ExhibitRecord | None:
     """A row per method, stand-in and cut; None where only one cut was measured."""
     rows = [
-        {
-            "method": "" if row.context["head"] == PIXELS else row.method,
-            "head": row.context["head"],
-            "cut": USUAL if audit == FEW else LATER,
-            **with_interval(row),
-        }
+        with_interval(
+            row,
+            method="" if row.context["head"] == PIXELS else row.method,
+            head=row.context["head"],
+            cut=USUAL if audit == FEW else LATER,
+        )
         for audit in (FEW, AUDIT)
         for row in findings.rows("mean", audit, "error", samples=findings.fewest)
         if row.context.get("head") in (*HEADS, PIXELS)

@@ -13,7 +13,7 @@ from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Row, Section, Term
 from clearance.report.drawing import Columns, bands, page_figure
 from clearance.report.findings import Findings
-from clearance.report.names import method_name, score_name, scores_of, setting
+from clearance.report.names import SCORES, in_usual_order, method_name, score_name, setting
 from clearance.report.numbers import exact
 from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit, with_interval
 from clearance.report.pictures import Draw, Picture, drawn_firsts, firsts, picture
@@ -70,7 +70,9 @@ def _in_view(findings: Findings) -> list[Compact | None]:
             {**main, "attacked": score},
             FOOT_IN_VIEW,
         )
-        for score in scores_of(row.context["attacked"] for row in rows if "attacked" in row.context)
+        for score in in_usual_order(
+            (row.context["attacked"] for row in rows if "attacked" in row.context), SCORES
+        )
     ]
 
 
@@ -102,7 +104,7 @@ def _lined(
     findings: Findings, title: str, rows: list[SummaryRow], key: str, beside: Any, foot: str
 ) -> Compact | None:
     """A line for each method and value of a setting, a column for each score."""
-    scores = scores_of(row.context["score"] for row in rows)
+    scores = in_usual_order((row.context["score"] for row in rows), SCORES)
     cells = {(row.method, row.context[key], row.context["score"]): row for row in rows}
     places = list(dict.fromkeys(row.context[key] for row in rows))
     lines = [
@@ -143,7 +145,7 @@ def _rejected(findings: Findings) -> Compact | None:
     rows = findings.rows("mean", AUDIT, "rejected")
     columns: dict[str | Markup, dict[str, Markup]] = {
         score_name(score): {row.method: mean(row) for row in rows if row.context["score"] == score}
-        for score in scores_of(row.context["score"] for row in rows)
+        for score in in_usual_order((row.context["score"] for row in rows), SCORES)
     }
     foot = "Thresholds were chosen on other normal images so that one in twenty of these is rejected."
     return by_method(findings, "Normal images that a threshold rejects", columns, foot)
@@ -173,12 +175,7 @@ AUDIT, OVER = "likelihood", "evasion"
 def evasions(findings: Findings) -> ExhibitRecord | None:
     """A row for each method, score and radius."""
     rows = [
-        {
-            "method": row.method,
-            "score": str(row.context["score"]),
-            "radius": row.context["epsilon"],
-            **with_interval(row),
-        }
+        with_interval(row, score=str(row.context["score"]), radius=row.context["epsilon"])
         for row in findings.rows("mean", AUDIT, "evasion")
     ]
     return summary_exhibit(findings, AUDIT, OVER, rows, bars(findings, "Shade"))
@@ -212,7 +209,7 @@ def _evasion_pictures(findings: Findings) -> Row:
     record = stored(findings, AUDIT, OVER)
     rows = [] if record is None else rows_of(record)
     found = []
-    for score in scores_of(row["score"] for row in rows):
+    for score in in_usual_order((row["score"] for row in rows), SCORES):
         assert record is not None
         mine = [row for row in rows if row["score"] == score]
         labels = ("radius, norm inf", "fool the network and pass")

@@ -70,12 +70,7 @@ def sensitivity(findings: Findings) -> ExhibitRecord | None:
     """Scatter ratio of the first class over the regulariser, on training and on test images."""
     found = findings.rows("mean", AUDIT, "lda_eigenvalue")
     rows = [
-        {
-            "method": row.method,
-            "split": row.context["split"],
-            "regulariser": row.context["regulariser"],
-            **with_interval(row),
-        }
+        with_interval(row, split=row.context["split"], regulariser=row.context["regulariser"])
         for row in found
         if row.context.get("class") == first_class(findings)
     ]

@@ -10,7 +10,7 @@ from clearance.records.store import exhibit_file
 from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, with_ends
 from clearance.report.drawing import bands
 from clearance.report.findings import Findings
-from clearance.report.names import NORMS, method_name, norm_name, norms_of
+from clearance.report.names import NORMS, in_usual_order, method_name, norm_name
 from clearance.report.numbers import data, exact
 from clearance.report.over_seeds import (
     bars,
@@ -38,13 +38,7 @@ KINDS = {
 def over_radius(findings: Findings) -> ExhibitRecord | None:
     """A row for each method, norm, kind of attack and radius; at radius 0 nothing is attacked."""
     rows = [
-        {
-            "method": row.method,
-            "norm": row.context["norm"],
-            "attacks": kind,
-            "radius": row.context["epsilon"],
-            **with_interval(row),
-        }
+        with_interval(row, norm=row.context["norm"], attacks=kind, radius=row.context["epsilon"])
         for kind, name in KINDS.items()
         for row in findings.rows("mean", AUDIT, name)
     ]
@@ -130,7 +124,7 @@ ABOUT = {
 def robustness_section(findings: Findings) -> Section | None:
     """A curve and a table for each norm, then every reason for an alarm in words."""
     rows = findings.rows("mean", AUDIT, "robust_accuracy")
-    norms = norms_of(row.context.get("norm") for row in rows)
+    norms = in_usual_order((row.context.get("norm") for row in rows), NORMS)
     tables = [table for norm in norms if (table := _table(findings, norm)) is not None]
     if not tables:
         return None
@@ -145,7 +139,7 @@ def _under_attack(findings: Findings) -> list[Finding]:
     """What is left at the smallest radius of each norm."""
     rows = findings.rows("mean", AUDIT, "robust_accuracy")
     found = []
-    for norm in norms_of(row.context.get("norm") for row in rows):
+    for norm in in_usual_order((row.context.get("norm") for row in rows), NORMS):
         row = min((row for row in rows if row.context.get("norm") == norm), key=_radius)
         said = Markup("Under the worst of all attacks, {} of {} images stay right with {} {} ({}).").format(
             with_ends(row),
