@@ -18,7 +18,7 @@ from clearance.research import Recipe, Report
 from papers.elsayed_2018 import protocol, small_data
 from papers.elsayed_2018.protocol import BASELINE, PAPER, PROTOCOLS
 from papers.engine.ledger import COST, TableRow, command_line, provenance, save, table
-from papers.engine.study import NoDataError, StudyRequest, data_if_there, run_conditions
+from papers.engine.study import StudyRequest, needed_data, run_conditions
 
 AS_RUN, INPUT_ONLY = "margin-l2", "margin-l2-input"
 RIVALS: Mapping[str, Mapping[str, Any]] = {
@@ -151,8 +151,7 @@ def answered(asked: Callable[[StudyRequest], Question], request: StudyRequest) -
     """
     question = asked(request)
     start = next(iter(question.recipes.values()))
-    if (data := data_if_there(start)) is None:
-        raise NoDataError(f"the files of {request.dataset} are not there; give their folder with --root")
+    data = needed_data(start)
     found = run_conditions(question.recipes, question.setting[0], data, request)
     command = command_line(PAPER, request.dataset, request.seeds, only=question.study)
     report = request.paged(start, found, command, question.recipes)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clearance.research import FACTORS, Recipe, Trial, at_edge, best_trial, search_settings
-from papers.engine.study import NoDataError, StudyRequest, data_if_there
+from papers.engine.study import StudyRequest, needed_data
 
 CRITERION, FINALISTS = "own_error", 2
 NONE_MORE: Mapping[Any, int] = {}
@@ -40,8 +40,7 @@ def search_rates(
     out, dataset = request.out, request.dataset
     text = [f"# Learning rates on {dataset}\n\nError of the own head on training images that are held out.\n"]
     for condition, recipe in recipes.items():
-        if data_if_there(recipe) is None:
-            raise NoDataError(f"the search needs the files of {dataset}; give their folder with --root.")
+        needed_data(recipe)
         trials = search_settings(
             recipe, request.runs, request.engine, request.listener,
             per_class=(per_class,), criterion=CRITERION, widenings=widenings, finalists=FINALISTS, factors=factors,

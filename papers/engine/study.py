@@ -128,6 +128,17 @@ def data_if_there(recipe: Recipe) -> RunData | None:
         return None
 
 
+def needed_data(recipe: Recipe) -> RunData:
+    """The images of a recipe.
+
+    Raises:
+        NoDataError: If the dataset's files are not there.
+    """
+    if (data := data_if_there(recipe)) is None:
+        raise NoDataError(f"the study needs the files of {recipe.dataset}; give their folder with --root.")
+    return data
+
+
 def missing_files(recipe: Recipe) -> str:
     """Where the files of a recipe's dataset were looked for."""
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from clearance.research import Comparison, Recipe, Report, RunPlan, Scalar, compare_seeds
 from papers.engine.catalogue import paper_recipe
 from papers.engine.ledger import COST, OWN_HEAD, TableRow, in_unit, provenance, save, table
-from papers.engine.study import NoDataError, StudyRequest, data_if_there
+from papers.engine.study import StudyRequest, needed_data
 
 AS_RUN = "plain"
 LONGER = "plain, three times as long"
@@ -51,9 +51,7 @@ def run(request: StudyRequest) -> Path:
     """
     recipes = [dataclasses.replace(cause_recipe(longer), root=request.root) for longer in (True, False)]
     count = request.seeds_or(recipes[0].seeds)
-    data = data_if_there(recipes[0])
-    if data is None:
-        raise NoDataError("MNIST's files are not there; give their folder with --root")
+    data = needed_data(recipes[0])
     plans = [RunPlan(recipe, next(iter(recipe.methods)), seed) for recipe in recipes for seed in range(count)]
     found = request.grid(plans, data)
     both = {**recipes[1].methods, **recipes[0].methods}

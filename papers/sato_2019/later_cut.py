@@ -38,7 +38,7 @@ from papers.engine.ledger import (
     save,
     table,
 )
-from papers.engine.study import NoDataError, StudyRequest, data_if_there
+from papers.engine.study import StudyRequest, needed_data
 
 METHODS = ("plain", "noisy", "batchnorm", "foca")
 FACTORS = (0.5, 1.0, 2.0)  # of the rates that the recipe has at its own cut
@@ -87,9 +87,7 @@ def run(request: StudyRequest) -> Path:
         NoDataError: If the dataset's files are not there.
     """
     recipe = later_cut_recipe(request.dataset, request.root, request.seeds)
-    data = data_if_there(recipe)
-    if data is None:
-        raise NoDataError(f"the study needs the files of {request.dataset}; give their folder with --root.")
+    data = needed_data(recipe)
     one_seed = dataclasses.replace(recipe, seeds=1)
     trials = search_settings(
         one_seed, request.runs, request.engine, request.listener,

@@ -45,7 +45,7 @@ from clearance.research import (
     write_bytes,
 )
 from papers.engine.ledger import JudgedStudy, TableRow, provenance, save, seeds_in_words, table
-from papers.engine.study import NoDataError, StudyRequest, data_if_there
+from papers.engine.study import StudyRequest, needed_data
 from papers.wan_2018.fgsm import WHITE
 from papers.wan_2018.protocol import BASELINE, PROTOCOLS, plane_recipe, plane_scaled
 
@@ -496,8 +496,7 @@ def run(request: StudyRequest) -> Path:
     """
     dataset = request.dataset
     recipe = plane_recipe(dataset, request.root, request.seeds)
-    if (data := data_if_there(recipe)) is None:
-        raise NoDataError(f"the pictures need the files of {dataset}; give their folder with --root.")
+    data = needed_data(recipe)
     plans = plans_of(recipe)
     found = request.grid(plans, data)
     measured = [_measured(plan, one, data, request.runs) for plan, one in zip(plans, found, strict=True)]

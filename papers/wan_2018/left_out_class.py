@@ -14,7 +14,7 @@ import torch
 from clearance import Card
 from clearance.research import Recipe, Report, RunData, RunPlan, Scalar, generator, report_of
 from papers.engine.ledger import JudgedStudy, TableRow, provenance, save
-from papers.engine.study import NoDataError, StudyRequest, data_if_there
+from papers.engine.study import StudyRequest, needed_data
 from papers.wan_2018.protocol import BASELINE, PAPER, PROTOCOLS, base_recipe
 from papers.wan_2018.study import Column, method_table, seeds_note
 from papers.wan_2018.verification import (
@@ -95,10 +95,7 @@ def run(request: StudyRequest) -> Path:
     plans: list[RunPlan] = []
     images: list[RunData] = []
     for draw, recipe in enumerate(recipes):
-        if (data := data_if_there(recipe)) is None:
-            raise NoDataError(
-                f"the study needs the files of {request.dataset}; give their folder with --root."
-            )
+        data = needed_data(recipe)
         plans += [RunPlan(recipe, name, draw) for name in recipe.methods]
         images += [data] * len(recipe.methods)
     trained = request.grid(plans, images)  # one grid: no draw waits for the slowest network of the one before

@@ -16,7 +16,7 @@ from typing import Any
 
 from clearance.research import Recipe, RunFindings, plans_of, write_bytes
 from papers.engine.catalogue import with_settings
-from papers.engine.study import NoDataError, StudyRequest, data_if_there
+from papers.engine.study import StudyRequest, needed_data
 from papers.wan_2018.protocol import PROTOCOLS, base_recipe
 from papers.wan_2018.verification import ATTACKED, AUDIT, CURVE, own_score
 
@@ -109,8 +109,7 @@ def run(request: StudyRequest) -> Path:
         NoDataError: If the dataset's files are not there.
     """
     recipe = candidates(request.dataset, request.root, request.seeds)
-    if (data := data_if_there(recipe)) is None:
-        raise NoDataError(f"the search needs the files of {request.dataset}; give their folder with --root.")
+    data = needed_data(recipe)
     plans = plans_of(recipe)
     found = request.grid(plans, data)
     trials = [
