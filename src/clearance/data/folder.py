@@ -21,7 +21,7 @@ from PIL import Image, ImageOps
 
 from clearance._files import make_private
 from clearance._text import visible
-from clearance.data.image_set import ImageSet, PictureFiles
+from clearance.data.image_set import UNLABELLED, ImageSet, PictureFiles
 from clearance.data.preprocessing import Preprocessing, check_extent, transformed
 from clearance.data.stored import (
     PixelStore,
@@ -188,11 +188,8 @@ class _Listing:
             tuple((width, height) for width, height in facts["sizes"]),
             tuple((name, why) for name, why in facts["unreadable"]),
         )
+        labels, classes = torch.tensor(facts["labels"]), tuple(self.classes) or (UNLABELLED,)
         digest = facts.get("digest")
-        if not self.classes:
-            return StoredImageSet.of_store(store, self.name, digest, files)
-        labels = torch.tensor(facts["labels"])
-        classes = tuple(self.classes)
         return StoredImageSet(store, labels, classes, self.name, digest, files, partial=self.partial)
 
     @property

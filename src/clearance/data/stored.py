@@ -109,7 +109,8 @@ class StoredImageSet(ImageSet):
         *,
         partial: bool = False,
     ) -> None:
-        check_classes(classes)
+        if classes != (UNLABELLED,):
+            check_classes(classes)
         check_range(labels, classes)
         if not partial:
             check_every_class_present(labels, classes)
@@ -119,21 +120,6 @@ class StoredImageSet(ImageSet):
             )
         self._set(store=store, labels=labels, classes=classes, name=name, files=files)
         self._set(rows=None, augmentation=None, known_digest=digest, numbers=None)
-
-    @classmethod
-    def of_store(
-        cls,
-        store: PixelStore,
-        name: str = "images",
-        digest: str | None = None,
-        files: PictureFiles | None = None,
-    ) -> "StoredImageSet":
-        """A set without labels: all images are of one class, ``"unlabelled"``."""
-        made = object.__new__(cls)  # not by the constructor, which needs two classes
-        labels = torch.zeros(store.count, dtype=torch.int64)
-        made._set(store=store, labels=labels, classes=(UNLABELLED,), name=name, files=files)
-        made._set(rows=None, augmentation=None, known_digest=digest, numbers=None)
-        return made
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
