@@ -259,6 +259,12 @@ class TestAdversarialSettings:
         with pytest.raises(ValueError, match=rf"`{name}` must be left out with `way: foca`"):
             Method(way="foca", **settings)
 
+    @pytest.mark.parametrize("heads", ["ridge", "mixture"])
+    def test_weak_heads_in_closed_form_need_one_linear_layer(self, heads: Any):
+        with pytest.raises(ValueError, match=rf"`hidden` must be \[\] with `weak_heads: {heads}`"):
+            Method(way="foca", weak_heads=heads)
+        Method(way="foca", weak_heads=heads, hidden=())
+
 
 BOMBS = {
     "aliases": "a: &a [1]\n" + "".join(

@@ -234,4 +234,9 @@ class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettin
                     f"`{one.name}` must be left out with `way: foca`, which has neither noise on the head nor attacked "
                     f"images; got {getattr(self, one.name)}. Drop it, or set `way: end_to_end`."
                 )
+        if self.way == "foca" and self.weak_heads != "gradient" and self.mixture == "none" and self.hidden:
+            raise ValueError(
+                f"`hidden` must be [] with `weak_heads: {self.weak_heads}`, whose closed form is that of one linear "
+                f"layer; got {list(self.hidden)}. Write `hidden: []`, or `weak_heads: gradient`."
+            )
         whole_as_floats(self)
