@@ -83,7 +83,7 @@ def test_trials_are_as_long_as_the_study(monkeypatch, tmp_path, dataset):
         return [Trial(name, 0.1, 1, recipe.epochs, None, None, 0.5, ("finished",)) for name in recipe.methods]
 
     monkeypatch.setattr(rate_search, "search_settings", searched)
-    monkeypatch.setattr(rate_search, "data_if_there", lambda recipe: recipe)
+    monkeypatch.setattr(rate_search, "needed_data", lambda recipe: recipe)
     search_rates.run(StudyRequest(tmp_path, dataset=dataset))
     for condition, (_, settings) in zip(searched_recipes(dataset), asked, strict=True):
         assert settings["factors"] == PROTOCOLS[dataset].search_factors

@@ -248,7 +248,7 @@ class TestStudy:
         )
 
     def test_without_files_it_says_so(self, tmp_path):
-        with pytest.raises(NoDataError, match="need the files of mnist"):
+        with pytest.raises(NoDataError, match="needs the files of mnist"):
             fig1.run(StudyRequest(tmp_path, dataset="mnist", root=str(tmp_path / "none")))
 
 
