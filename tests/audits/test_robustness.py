@@ -298,7 +298,7 @@ def test_two_classes_are_attacked_from_a_source_that_is_sure_of_them():
     [
         ({"epsilons": {"inf": (0.3, 0.1)}}, r"`epsilons\['inf'\]` must ascend"),
         ({"epsilons": {"inf": ()}}, "at least one radius"),
-        ({"epsilons": {"inf": (8.0,)}}, "must be at most 1, the width of the bounds"),
+        ({"epsilons": {"inf": (8.0,)}}, "must be at most 1, the range of a pixel"),
         ({"epsilons": {2: (-1.0,)}}, r"`epsilons\['2'\]` must be a finite number above 0"),
         ({"epsilons": {"two": (1.0,)}}, "`norm` must be one of inf, 2, 1; got 'two'"),
         ({"images": 0}, "`images` must be a whole number"),

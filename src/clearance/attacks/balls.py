@@ -313,7 +313,7 @@ def check_radius(epsilon: float, norm: float) -> None:
     check_non_negative("epsilon", epsilon)
     if norm == math.inf and epsilon > 1:
         raise ValueError(
-            f"`epsilon` must be at most 1, the width of the bounds, in norm inf; got {epsilon}; "
+            f"`epsilon` must be at most 1, the range of a pixel, in norm inf; got {epsilon}; "
             "it is in the unit of the pixels: divide grey levels by 255."
         )
 
