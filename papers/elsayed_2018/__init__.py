@@ -31,6 +31,11 @@ ABOUT = Paper(
             "learning rates of the study of few images",
             datasets=_DATASETS,
         ),
+        "search-gamma": Study(
+            "papers.elsayed_2018.search_rates:run_gamma",
+            "gammas and learning rates of the margins in the study of wrong labels",
+            datasets=_DATASETS,
+        ),
         "noise": Study(
             "papers.elsayed_2018.noise:run", "wrong training labels, up to 80 %", datasets=_DATASETS
         ),

@@ -80,11 +80,11 @@ PROTOCOLS = {
         search_factors=FACTORS, widenings=5,
     ),
     "mnist": Protocol(
-        noise=(0.0, 0.8), noise_fraction=0.3, rivals_without_noise=False, adversarial_epochs=1,
+        noise=SHARES, noise_fraction=0.3, rivals_without_noise=False, adversarial_epochs=1,
         validation=1 / 12,
         samples=(68, 550, 5500), steps=3000, small_batch=34, draws=10,
         epsilons=PIXELS, verdict=(0.1, 0.2), adversarial_verdict=(0.2,),
-        searched_noise=(0.8,), searched_samples=(68, 550, 5500), search_seeds=1, search_draws=1,
+        searched_noise=(0.4, 0.8), searched_samples=(68, 550, 5500), search_seeds=1, search_draws=1,
         finalist_seeds=3, finalist_draws=2, search_factors=FACTORS[1:-1],
         widenings=5,
     ),
@@ -155,7 +155,7 @@ def _against_all_rivals(method: Method) -> Method:
 def searched_under(dataset: str, rate: float) -> str:
     """The condition whose learning rates are used for this share of wrong labels.
 
-    >>> [searched_under("digits", rate) for rate in PROTOCOLS["digits"].noise]
+    >>> [searched_under("mnist", rate) for rate in PROTOCOLS["mnist"].noise]
     ['noiseless', 'noisy-40', 'noisy-40', 'noisy-80', 'noisy-80']
     """
     if rate == 0:

@@ -1,7 +1,8 @@
 """The search for learning rates: for every method alike, with one rival and with all, under noise, from few images.
 
 A quarter of the training images is held out, and where training labels are noisy so are theirs; the test set is not
-read. What was chosen is committed in ``learning_rates.toml``, from which the recipes of the studies take it.
+read. What was chosen is committed in ``learning_rates.toml``, from which the recipes of the studies take it. Gamma and
+the learning rate are searched together under noise, where all rivals count.
 """
 
 import dataclasses
@@ -18,17 +19,19 @@ from papers.elsayed_2018.protocol import (
     noisy,
     small_data_recipe,
 )
+from papers.engine.catalogue import with_settings
 from papers.engine.rate_search import search_rates
 from papers.engine.study import StudyRequest
 
-CLEAN, NOISY, FEW = "clean", "noisy-", "few-"
+CLEAN, NOISY, FEW, GAMMA = "clean", "noisy-", "few-", "gamma-"
+GAMMAS = (100, 1000, 100_000)  # besides the 10,000 of all other conditions
 
 
 def searched_recipes(dataset: str, root: str | None = None, seeds: int | None = None) -> Mapping[str, Recipe]:
     """The recipe that is searched for each condition, with the learning rates chosen before in the middle.
 
     >>> list(searched_recipes("mnist"))
-    ['clean', 'noiseless', 'noisy-80', 'few-68', 'few-550', 'few-5500']
+    ['clean', 'noiseless', 'noisy-40', 'noisy-80', 'few-68', 'few-550', 'few-5500', 'gamma-40', 'gamma-80']
     """
     varied = PROTOCOLS[dataset]
     count, draws = (varied.search_seeds, varied.search_draws) if seeds is None else (seeds, seeds)
@@ -43,7 +46,19 @@ def searched_recipes(dataset: str, root: str | None = None, seeds: int | None = 
         CLEAN: base_recipe(dataset, root, count),
         **noise,
         **few,
+        **{name.replace(NOISY, GAMMA): _gammas(recipe) for name, recipe in noise.items() if NOISY in name},
     }
+
+
+def _gammas(recipe: Recipe) -> Recipe:
+    """The recipe with every margin at other gammas, and with nothing else."""
+    margins = {name: method for name, method in recipe.methods.items() if "gamma" in method.loss_settings}
+    tried = {
+        f"{name}, gamma {gamma}": with_settings(method, {"gamma": gamma})
+        for name, method in margins.items()
+        for gamma in GAMMAS
+    }
+    return dataclasses.replace(recipe, methods=tried)
 
 
 def run(request: StudyRequest, starts: tuple[str, ...] = ("",)) -> Path:
@@ -69,9 +84,10 @@ def run(request: StudyRequest, starts: tuple[str, ...] = ("",)) -> Path:
 run_clean = partial(run, starts=(CLEAN,))
 run_noise = partial(run, starts=("noiseless", NOISY))
 run_few = partial(run, starts=(FEW,))
+run_gamma = partial(run, starts=(GAMMA,))
 
 
 def _finalist_seeds(varied: Protocol, condition: str) -> int | None:
-    if condition == CLEAN:
+    if condition.startswith((CLEAN, GAMMA)):
         return None
     return varied.finalist_draws if condition.startswith(FEW) else varied.finalist_seeds

@@ -347,7 +347,7 @@ class TestProtocol:
         assert all(method == same[0] for method in same)
 
     def test_rates_and_sizes_are_those_of_the_issue(self):
-        assert set(protocol.noise_recipes("mnist")) == {0.0, 0.8}
+        assert set(protocol.noise_recipes("mnist")) == {0.0, 0.2, 0.4, 0.6, 0.8}
         assert all(r.epochs == 8 and r.seeds == 5 for r in protocol.noise_recipes("mnist").values())
         assert paper_recipe("elsayed_2018", "mnist").epochs == 8
         assert protocol.adversarial_recipe("mnist").epochs == 1
@@ -358,7 +358,8 @@ class TestProtocol:
 
     def test_margins_count_every_rival_where_labels_are_wrong(self):
         """With the nearest alone the true class loses: most labels pull it down."""
-        clean, noisy = protocol.noise_recipes("mnist").values()
+        recipes = protocol.noise_recipes("mnist")
+        clean, noisy = recipes[0.0], recipes[0.2]
         for name, method in noisy.methods.items():
             expected = (None, "sum") if name.startswith("margin") else (None, None)
             settings = method.loss_settings

@@ -89,16 +89,16 @@ def test_trials_are_as_long_as_the_study(monkeypatch, tmp_path, dataset):
         assert settings["factors"] == PROTOCOLS[dataset].search_factors
         varied = PROTOCOLS[dataset]
         few = varied.finalist_draws if condition.startswith("few-") else varied.finalist_seeds
-        assert settings["finalist_seeds"] == (None if condition == "clean" else few)
+        assert settings["finalist_seeds"] == (None if condition.startswith(("clean", "gamma-")) else few)
 
 
 @pytest.mark.parametrize(
     ("only", "expected"),
     [
         ("search-clean", ["clean"]),
-        ("search-noise", ["noiseless", "noisy-80"]),
+        ("search-noise", ["noiseless", "noisy-40", "noisy-80"]),
+        ("search-gamma", ["gamma-40", "gamma-80"]),
         ("search-few", ["few-68", "few-550", "few-5500"]),
-        ("search", ["clean", "noiseless", "noisy-80", "few-68", "few-550", "few-5500"]),
     ],
 )
 def test_the_search_of_a_study_alone(monkeypatch, tmp_path, only, expected):
