@@ -4,8 +4,8 @@
 
 DATA holds the files of MNIST and CIFAR-10. FOLDER keeps the trained networks and AutoAttack's results, in blocks of 250
 images, so that a killed run continues, and one with more images or seeds adds what is missing; it must stay on one
-machine. `benchmarks/autoattack.json` is the file of the run in the README's table, as far as it went. Networks are
-trained with `fit` on the first 20,000 training images (one on all); nothing is chosen on test images.
+machine. Networks are trained with `fit` on the first 20,000 training images (one on all); nothing is chosen on test
+images.
 
 AutoAttack (pyautoattack, the standard version: APGD on cross-entropy, targeted APGD and FAB with nine targets, Square
 with 5,000 queries, in its own batches of 250) runs under three seeds on the first 1,000 test images of MNIST, or 300 of

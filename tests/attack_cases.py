@@ -101,7 +101,10 @@ ATTACKS = {
         for n, e in (INF, (2.0, 1.2), (1.0, 4.0))
     },
     "DeepFool": AttackCase(lambda: DeepFool(steps=6), 2.0),
-    "minimum norm": AttackCase(lambda: MinimumNorm(steps=8), 2.0),
+    **{
+        f"minimum norm, norm {n:g}": AttackCase(lambda n=n: MinimumNorm(n, steps=8), n)
+        for n, _ in (INF, TWO, ONE)
+    },
 }
 
 

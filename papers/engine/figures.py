@@ -16,12 +16,12 @@ def style_plane(axes: Axes) -> None:
         spine.set_color(FRAME)
 
 
-def as_png(figure: Figure) -> bytes:
+def as_png(figure: Figure, dpi: int = 150) -> bytes:
     """The figure as a PNG; the same figure gives the same bytes.
 
     >>> as_png(Figure(figsize=(1, 1)))[1:4]
     b'PNG'
     """
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150, facecolor="white", metadata={"Software": None})
+    figure.savefig(buffer, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
     return buffer.getvalue()

@@ -1,6 +1,5 @@
 """LeNet with high and low weight decay, from two initialisations: errors, weights, and adversarial images."""
 
-import io
 import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +33,7 @@ from clearance.research import (
     write_bytes,
 )
 from clearance.research import contact_sheet as drawn_sheet
+from papers.engine.figures import as_png
 from papers.engine.ledger import JudgedStudy
 from papers.engine.study import StudyRequest
 from papers.engine.tasks import Tree, each
@@ -289,13 +289,6 @@ def _side_by_side(images: np.ndarray, between: float) -> np.ndarray:
     )
 
 
-def as_png(figure: Figure) -> bytes:
-    """The figure as a PNG; the same figure gives the same bytes."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110, facecolor="white", metadata={"Software": None})
-    return buffer.getvalue()
-
-
 # The ledger of LeNet: what was trained, tables of errors, sizes and norms over seeds, and pictures.
 
 INITS = ("he", "small")
@@ -386,7 +379,7 @@ def network_part(
     write_bytes(
         out / "errors.svg", str(as_svg(error_curves(networks), "errors", "Errors epoch by epoch.")).encode()
     )
-    write_bytes(out / "filters.png", as_png(filters(networks)))
+    write_bytes(out / "filters.png", as_png(filters(networks), 110))
     return [
         "## Errors and weights",
         table(records, NETWORK_ROWS, _columns()),
@@ -408,7 +401,7 @@ def attack_part(
         sheet = next((tree["sheet"] for tree in trees if tree["sheet"] is not None), None)
         if sheet is None:
             continue
-        write_bytes(out / file, as_png(contact_sheet(sheet, f"{method}, init {init}")))
+        write_bytes(out / file, as_png(contact_sheet(sheet, f"{method}, init {init}"), 110))
         sheets.append(
             f"![Images, what became of them, and the change: {method}, init {init}, first seed.]({file})"
         )

@@ -10,7 +10,7 @@ from torch import nn
 from clearance.attacks import DeepFool, MinimumNorm
 from clearance.attacks.attack import NoGradientWarning
 from clearance.attacks.minimum_norm import shortest_step
-from digits_nets import RoundingFront, Times, digits, network
+from digits_nets import RoundingFront, digits, network
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it imports from places that SciPy has moved
@@ -132,21 +132,6 @@ def test_norms_order_the_distances(attacked):
     assert (largest <= slack * two).all()
     assert (two <= slack * one).all()
     assert (two <= slack * 8 * largest).all()
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_the_scale_of_logits_changes_no_bit(attacked, norm):
-    model, images, labels, hits = attacked
-    loud = MinimumNorm(norm)(Times(model, 64.0), images, labels)
-    assert torch.equal(loud.images, hits[norm].images)
-
-
-def test_neither_batch_size_nor_order_matters(attacked):
-    model, images, labels, hits = attacked
-    order = torch.randperm(COUNT, generator=torch.Generator().manual_seed(0))
-    part = order[:7]
-    alone = MinimumNorm(2.0)(model, images[part], labels[part])
-    torch.testing.assert_close(alone.distance, hits[2.0].distance[part], rtol=1e-3, atol=0.0)
 
 
 def test_an_image_almost_on_the_boundary_is_not_lost_to_rounding():

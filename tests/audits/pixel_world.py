@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from audit_cases import Times
 from clearance.audits import Geodesic
 from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
@@ -10,17 +11,6 @@ from clearance.models import Classifier
 WORLD = GaussianClasses(class_count=3, shape=(1, 4, 4), separation=2.0, noise=0.05)
 SEED = 3
 AUDIT = Geodesic(segments=5, repetitions=3, hidden=(8, 7))
-
-
-class Times(nn.Module):
-    """Multiplies by a constant."""
-
-    def __init__(self, factor):
-        super().__init__()
-        self.factor = factor
-
-    def forward(self, features):
-        return self.factor * features
 
 
 def pixels(factor=1.0):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from audit_cases import Times
 from audits.draws import first_half
 from clearance.audits import OutOfDistribution, Subject
 from clearance.audits.out_of_distribution import USUAL
@@ -70,10 +71,6 @@ def test_the_numbers_are_those_of_a_slow_count():
 def test_neither_logits_nor_the_head_nor_the_unit_of_features_count():
     """x50 logits, another head, and features x 1000 leave every number of features as it is."""
 
-    class Times(nn.Module):
-        def forward(self, x):
-            return 1000 * x
-
     def of_features(*given):
         return {name: m.value for name, m in found(*given).items() if name not in USUAL}
 
@@ -83,7 +80,7 @@ def test_neither_logits_nor_the_head_nor_the_unit_of_features_count():
         loud.weight.mul_(50)
     for model in (
         Classifier(nn.Flatten(), loud),
-        Classifier(nn.Sequential(nn.Flatten(), Times()), nn.Linear(4, 2)),
+        Classifier(nn.Sequential(nn.Flatten(), Times(1000.0)), nn.Linear(4, 2)),
     ):
         assert of_features(ALIKE, model) == pytest.approx(expected, abs=1e-3)
 

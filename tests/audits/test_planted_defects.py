@@ -9,7 +9,6 @@ from planted import DEFECTS, FLIPS, INPUT, LEAK, LEAKED, PAIR, planted
 
 AUDITS = ["accuracy", "duplicates", "set_facts", "label_suspects", "preprocessing"]
 RINGS = {FLIPS: "Labels", PAIR: "Labels", LEAK: "Duplicates", INPUT: "Input"}
-CHOSEN_ON = (100, 101, 102)  # seeds on which the limits of alarms were chosen
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore:30 of 412 test images:UserWarning")
 

@@ -253,6 +253,8 @@ WRONG_LABELS = {
     "one-hot": (torch.eye(CLASSES)[labels()].long(), ValueError, r"argmax\(1\)"),
     "numbers": (labels().double(), TypeError, r"labels\.long\(\)"),
     "bytes": (labels().to(torch.uint8), TypeError, "int64"),
+    "array": (labels().numpy(), TypeError, r"Write torch\.as_tensor\(labels\)"),
+    "list": (labels().tolist(), TypeError, r"Write torch\.as_tensor\(labels\)"),
 }
 
 

@@ -79,15 +79,6 @@ def test_all_kinds_of_pictures_become_one(pets):
         assert torch.equal(data.images[place], torch.from_numpy(expected.copy()).float() / 255)
 
 
-def test_orientation_is_obeyed(pets):
-    picture = noise(20, 12)
-    exif = Image.Exif()
-    exif[0x0112] = 6  # to be turned by 90 degrees
-    picture.save(pets / "cats" / "0.png", exif=exif)
-    turned = transformed(picture.transpose(Image.Transpose.ROTATE_270), HOW)
-    assert torch.equal(opened(pets).images[0], torch.from_numpy(turned.copy()).float() / 255)
-
-
 def test_unreadable_files_are_counted_named_and_left_out(pets):
     (pets / "cats" / "a.jpg").write_text("no picture")
     (pets / "dogs" / "z.png").write_bytes((pets / "dogs" / "L.png").read_bytes()[:60])
@@ -376,30 +367,6 @@ def test_obeys_the_orientation_mark(tmp_path):
     data = two_classes(tmp_path, pixels, exif=exif)
     upright = np.rot90(pixels, k=-1)
     np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), upright / np.float32(255))
-
-
-@pytest.mark.parametrize(("long", "short"), [(40, 12), (10, 3), (12, 12)])
-@pytest.mark.parametrize("tall", [False, True])
-def test_size_resizes_the_short_side_and_keeps_the_middle(tmp_path, long, short, tall):
-    ramp = np.tile(np.arange(long, dtype=np.uint8) * 6, (short, 1))  # bilinear resizing keeps a ramp a ramp
-    for name in "ab":
-        save(tmp_path / name / "one.png", ramp.T.copy() if tall else ramp)
-    data = open_folder(tmp_path, Preprocessing(size=6))
-    scale, left = short / 6, (long * 6 // short - 6) // 2
-    expected = 6 * ((torch.arange(6) + left + 0.5) * scale - 0.5)
-    found = data.images[0, 0] * 255
-    found = found.T if tall else found
-    assert data.shape == (3, 6, 6)
-    inside = slice(1, -1) if long == short else slice(None)  # a ramp ends at the border of its picture
-    assert (found - expected)[:, inside].abs().max() <= 1
-
-
-def test_resizing_averages_what_it_merges(tmp_path):
-    checks = (np.indices((32, 32)).sum(0) % 2 * 255).astype(np.uint8)
-    for name in "ab":
-        save(tmp_path / name / "one.png", checks)
-    data = open_folder(tmp_path, Preprocessing(size=8))
-    assert (data.images - 0.5).abs().max() < 0.05  # without antialiasing, black or white
 
 
 def write(root, sizes):

@@ -1,6 +1,5 @@
 """Methods with a Gaussian mixture for a head, and those of the losses beside it, from recipe to a step."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +9,7 @@ from torch import nn
 from clearance.data import gaussian_images
 from clearance.experiments.build import build_loss, build_optimizer, build_way
 from clearance.experiments.method import Method
-from clearance.experiments.recipe import Recipe, tuned_recipe
-from clearance.experiments.run import RunPlan
+from clearance.experiments.recipe import tuned_recipe
 from clearance.experiments.saved import build_model
 from clearance.heads import MLP, GaussianMixture, GaussianMixtureHeads
 from clearance.losses import CenterLoss, GaussianMixtureLoss, SumLoss
@@ -109,16 +107,6 @@ def test_foca_draws_mixtures_of_the_heads_own_covariance(mixture, covariance):
     _, training = started(method)
     assert training.way.weak_heads == GaussianMixtureHeads(covariance)
     assert training.step(images().images, images().labels).total.isfinite()
-
-
-@pytest.mark.parametrize("change", [{"means_lr": 2.0}, {"features": 3}, {"priors": "empirical"}])
-def test_another_setting_of_a_mixture_is_another_run(change):
-    method = Method(mixture="identity")
-    folders = [
-        RunPlan(Recipe(methods={"mine": one}), "mine", 0).folder
-        for one in (method, replace(method, **change))
-    ]
-    assert folders[0] != folders[1]
 
 
 class TestPriors:

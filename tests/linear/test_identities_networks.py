@@ -1,4 +1,4 @@
-"""What of the linear theory holds for networks: local planes, weight decay, and ascent to equal confidence."""
+"""What of the linear theory holds for networks: local planes, and ascent to equal confidence."""
 
 import itertools
 
@@ -62,39 +62,6 @@ def test_i16_the_local_scale_is_at_most_the_product_of_norms(network):
         plane, _ = local_plane(network, x)
         assert plane.scale <= float(last.weight.detach().norm() * spectral) + 1e-12
     assert spectral < frobenius
-
-
-def one_step(optimizer, weight, gradient):
-    weight.grad = gradient.clone()
-    optimizer.step()
-    return weight.detach().clone()
-
-
-def test_i17_coupled_decay_is_a_gradient_step_on_half_the_squared_norm():
-    rate, decay = 0.1, 0.3
-    start = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    weight = start.clone().requires_grad_()
-    after = one_step(torch.optim.SGD([weight], lr=rate, weight_decay=decay), weight, torch.zeros_like(start))
-    assert_close(after, (1 - rate * decay) * start)
-    by_hand = start.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(decay / 2 * by_hand.square().sum(), by_hand)
-    assert_close(after, start - rate * gradient)
-
-
-def test_i17_with_momentum_coupled_and_decoupled_decay_part():
-    rate, decay, steps = 0.1, 0.3, 3
-    start = torch.ones(2, dtype=torch.float64)
-    coupled = start.clone().requires_grad_()
-    optimizer = torch.optim.SGD([coupled], lr=rate, momentum=0.9, weight_decay=decay)
-    for _ in range(steps):
-        one_step(optimizer, coupled, torch.zeros_like(start))
-    decoupled = (1 - rate * decay) ** steps * start
-    velocity, by_hand = torch.zeros_like(start), start.clone()
-    for _ in range(steps):
-        velocity = 0.9 * velocity + decay * by_hand
-        by_hand = by_hand - rate * velocity
-    assert_close(coupled.detach(), by_hand)
-    assert float((coupled.detach() - decoupled).abs().max()) > 0.05
 
 
 @pytest.fixture

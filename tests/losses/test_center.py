@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clearance import Outputs
-from clearance.losses import CenterLoss, TrainingWarning
+from clearance.losses import CenterLoss
 from clearance.losses.center import centre_shift
 
 
@@ -58,14 +58,6 @@ def test_p19_one_sample_moves_its_centre_by_half_the_rate_and_no_other(rate, wei
     expected = centres.clone()
     expected[1] += rate / 2 * (x[0] - centres[1])
     torch.testing.assert_close(loss.centres, expected, rtol=1e-15, atol=0.0)
-
-
-def test_p19_absent_classes_stay():
-    features, labels, centres = world()
-    loss = loss_at(centres)
-    loss.after_step(outputs_of(features), labels)
-    assert torch.equal(loss.centres[2], centres[2])
-    assert (loss.centres[:2] != centres[:2]).all()
 
 
 def test_p19_the_gradient_is_that_of_features_alone():
@@ -150,28 +142,6 @@ def test_a_sample_that_is_no_number_does_not_move_its_centre(broken):
     centres = torch.zeros(2, 2)
     found = centre_shift(features, labels, centres)
     assert torch.equal(found, centre_shift(features[kept], labels[kept], centres))
-
-
-def test_centres_that_are_never_moved_are_said_once():
-    loss, head = CenterLoss(2, 2), nn.Linear(2, 2)
-    x, labels = torch.randn(8, 2, requires_grad=True), torch.arange(8) % 2
-
-    def batches(count, moving):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            for _ in range(count):
-                outputs = Outputs(x, head(x), head)
-                loss(outputs, labels).total.backward()
-                if moving:
-                    loss.after_step(outputs, labels)
-        said = [(one.category, str(one.message), one.filename) for one in caught]
-        return [one for one in said if "centres" in one[1]]
-
-    assert batches(120, moving=True) == []
-    ((kind, message, place),) = batches(120, moving=False)
-    assert kind is TrainingWarning
-    assert "call loss.after_step(outputs, labels)" in message
-    assert place == __file__
 
 
 def test_evaluation_counts_no_batches():

@@ -127,27 +127,6 @@ def test_other_numbers_of_tensors_are_refused_in_words(given):
         CrossEntropyLoss()(*given)
 
 
-LOSSES = [
-    (CrossEntropyLoss, ()),
-    (HingeLoss, ()),
-    (SquaredErrorLoss, ()),
-    (CenterLoss, (4, 3)),
-    (ContrastiveLoss, ()),
-    (TripletLoss, ()),
-    (LargeMarginLoss, (("logits",),)),
-    (LargeMarginSoftmaxLoss, ()),
-    (lambda: SumLoss({"one": CrossEntropyLoss()}), ()),
-]
-
-
-@pytest.mark.parametrize(("make", "settings"), LOSSES)
-@pytest.mark.parametrize("labels", [LABELS.numpy(), LABELS.tolist()], ids=["array", "list"])
-def test_labels_that_are_no_tensor_are_refused_with_the_remedy(make, settings, labels):
-    outputs = Outputs(FEATURES, HEAD(FEATURES), HEAD)
-    with pytest.raises(TypeError, match=rf"got {type(labels).__name__}\. Write torch\.as_tensor\(labels\)"):
-        make(*settings)(outputs, labels)
-
-
 @pytest.mark.parametrize(
     ("given", "remedy"),
     [

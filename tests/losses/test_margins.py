@@ -156,21 +156,6 @@ def test_p04_near_a_tie_the_two_scores_agree():
     assert abs((probability / logit).item() - 1) < 1e-9
 
 
-def test_p04_at_a_tie_of_several_classes_the_gradients_are_parallel():
-    """By the factor p_i, the probability of either."""
-    model, x = smooth_net(), images(1)
-    with torch.no_grad():
-        z = model(x)[0]
-        model.head.bias[1] += z[0] - z[1]
-    outputs = model.outputs(x, ("input",))
-    p = outputs.logits.softmax(dim=1)[0]
-    of_logits, of_probabilities = (
-        torch.autograd.grad(s[0] - s[1], outputs.activations["input"], retain_graph=True)[0]
-        for s in (outputs.logits[0], p)
-    )
-    torch.testing.assert_close(of_probabilities, p[0].detach() * of_logits, rtol=1e-10, atol=1e-14)
-
-
 def rescaled(model, factor):
     """Hidden layer times c, next layer over c: the same function of a ReLU network."""
     other = copy.deepcopy(model)

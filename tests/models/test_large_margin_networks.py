@@ -9,28 +9,9 @@ from clearance.experiments.catalogue import MODELS, resolve
 from clearance.experiments.saved import empty_model
 from clearance.heads import MLP
 from clearance.models import Classifier, large_margin_cnn, resnet20, small_cnn
+from models.sizes import multiply_adds, parameters
 
 STAGES = ("extractor.stem", "extractor.stage1", "extractor.stage2", "extractor.stage3")
-
-
-def parameters(module):
-    return sum(p.numel() for p in module.parameters() if p.requires_grad)
-
-
-def multiply_adds(module, shape):
-    """Of every convolution and linear layer, counted while one image runs."""
-    counted = []
-
-    def count(layer, inputs, output):
-        if isinstance(layer, nn.Conv2d):
-            counted.append(layer.weight[0].numel() * output.numel())
-        elif isinstance(layer, nn.Linear):
-            counted.append(layer.weight.numel() * len(output))
-
-    for layer in module.modules():
-        layer.register_forward_hook(count)
-    module.eval()(torch.zeros(1, *shape))
-    return sum(counted)
 
 
 def with_linear(extractor, features):

@@ -11,24 +11,7 @@ from clearance.experiments.saved import empty_model
 from clearance.heads import GaussianMixture
 from clearance.models import Classifier, convnet13, lenet_plus
 from clearance.models.extractors.lenet_plus import tiny_lenet_plus
-
-
-def parameters(module):
-    return sum(p.numel() for p in module.parameters() if p.requires_grad)
-
-
-def multiply_adds(module, shape):
-    """Of every convolution, counted while one image runs."""
-    counted = []
-
-    def count(layer, _, output):
-        counted.append(layer.weight[0].numel() * output[0].numel())
-
-    for layer in module.modules():
-        if isinstance(layer, nn.Conv2d):
-            layer.register_forward_hook(count)
-    module.eval()(torch.zeros(1, *shape))
-    return sum(counted)
+from models.sizes import multiply_adds, parameters
 
 
 def lenet_parameters(width, channels=1, batch=False):

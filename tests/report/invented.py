@@ -22,7 +22,9 @@ HEADS = {"retrained": 1.0, "linear": 0.95, "class mean": 0.8, "class mean, unit 
 
 
 class Invented:
-    """Builds a report of made-up numbers; nothing in it was ever measured."""
+    """Builds a report of made-up numbers; nothing in it was ever measured. Subclasses add parts by name."""
+
+    parts: tuple[str, ...] = ()
 
     def __init__(self, methods=tuple(WORLD), seeds=3, dataset="digits", heads=tuple(HEADS), pictures=True):
         self.methods, self.seeds, self.dataset = methods, seeds, dataset
@@ -31,6 +33,9 @@ class Invented:
 
     def jitter(self, value, relative):
         return float(value * np.exp(relative * self.rng.standard_normal()))
+
+    def share(self, value):
+        return round(min(self.jitter(value, 0.04), 1.0), 6)
 
     def accuracy(self, own):
         for split, value, count in (("test", own, 450), ("train", own / 20, 1347)):
@@ -101,6 +106,14 @@ class Invented:
                 exhibits += [ExhibitRecord(self.dataset, method, seed, one) for one in shown]
                 runs.append(RunNote(method, seed, Outcome.FINISHED, "finished at step 900"))
         records.sort(key=lambda record: self.methods.index(record.method))
+        for method in self.methods:
+            for seed in range(self.seeds):
+                for part in self.parts:
+                    records += [
+                        Record(self.dataset, method, seed, one) for one in getattr(self, part)(method)
+                    ]
+                    shown = getattr(self, f"{part}_pictures", lambda _: ())(method)
+                    exhibits += [ExhibitRecord(self.dataset, method, seed, one) for one in shown]
         return Report(
             recipe={"dataset": self.dataset, "epochs": 20, "note": "invented numbers, for tests only"},
             versions={"clearance": "0.1.0", "torch": "2.13.0"},

@@ -1,9 +1,7 @@
 """Invented records of the audits under attack, of distances, and of training with wrong labels."""
 
-from dataclasses import replace
 from typing import Any
 
-from clearance.records.record import ExhibitRecord, Record
 from clearance.vocabulary import Exhibit, Measurement
 from report.invented import Invented
 
@@ -29,9 +27,6 @@ class InventedAttacks(Invented):
     def __init__(self, parts=PARTS, alarmed=True, rates=(None,), seeds=3, transfer=True):
         super().__init__(methods=tuple(ATTACKED), heads=(), pictures=False, seeds=seeds)
         self.parts, self.alarmed, self.rates, self.transfer = parts, alarmed, rates, transfer
-
-    def share(self, value):
-        return round(min(self.jitter(value, 0.04), 1.0), 6)
 
     def rated(self, audit, name, value, context, better="higher"):
         ends = {"low": max(0.0, value - 0.05), "high": min(1.0, value + 0.05)}
@@ -120,14 +115,3 @@ class InventedAttacks(Invented):
             }
             context = {} if rate is None else {"noise": rate}
             yield Exhibit("training", "epochs", "curve", columns, "Errors after every epoch.", context)
-
-    def report(self):
-        report = super().report()
-        records, exhibits = list(report.records), list(report.exhibits)
-        for method in self.methods:
-            for seed in range(self.seeds):
-                for part in self.parts:
-                    records += [Record(self.dataset, method, seed, m) for m in getattr(self, part)(method)]
-                    shown = getattr(self, f"{part}_pictures", lambda _: ())(method)
-                    exhibits += [ExhibitRecord(self.dataset, method, seed, one) for one in shown]
-        return replace(report, records=tuple(records), exhibits=tuple(exhibits))

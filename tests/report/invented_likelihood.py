@@ -1,9 +1,7 @@
 """Invented records of the audits of likelihood, calibration and goodness of fit."""
 
-from dataclasses import replace
 from typing import Any
 
-from clearance.records.record import ExhibitRecord, Record
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 from report.invented import Invented
 
@@ -23,9 +21,6 @@ class InventedLikelihood(Invented):
     def __init__(self, parts=tuple(TITLES), seeds=3):
         super().__init__(methods=tuple(METHODS), heads=(), pictures=False, seeds=seeds)
         self.parts = parts
-
-    def share(self, value):
-        return round(min(self.jitter(value, 0.04), 1.0), 6)
 
     def scored(self, value, context):
         for name in ("auroc", "aupr", "fpr95"):
@@ -125,14 +120,3 @@ class InventedLikelihood(Invented):
             yield Exhibit(
                 "goodness_of_fit", "quantiles", "curve", columns, "Quantiles.", {"statistics": statistics}
             )
-
-    def report(self):
-        report = super().report()
-        records, exhibits = list(report.records), list(report.exhibits)
-        for method in self.methods:
-            for seed in range(self.seeds):
-                for part in self.parts:
-                    records += [Record(self.dataset, method, seed, m) for m in getattr(self, part)(method)]
-                    shown = getattr(self, f"{part}_pictures")(method)
-                    exhibits += [ExhibitRecord(self.dataset, method, seed, one) for one in shown]
-        return replace(report, records=tuple(records), exhibits=tuple(exhibits))

@@ -1,11 +1,9 @@
 """The same invention with the audits of a paper's other figures."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from clearance.records.record import ExhibitRecord, Record
 from clearance.vocabulary import Exhibit, Measurement
 from report.invented import CLASSES, HEADS, SAMPLES, WORLD, Invented
 
@@ -28,7 +26,7 @@ class InventedPaper(Invented):
 
     def __init__(self, audits=AUDITS, **rest):
         super().__init__(**rest)
-        self.audits = audits
+        self.parts = audits
 
     def measured(self, audit, name, value, unit, context, n=3, better="lower", relative=0.06):
         return Measurement(audit, name, self.jitter(value, relative), unit, n, better=better, context=context)
@@ -167,15 +165,3 @@ class InventedPaper(Invented):
             "label": [CLASSES[row] for row in rows],
         }
         yield Exhibit("low_dimension", "plane", "scatter", columns, "The plane.", {"split": "train"})
-
-    def report(self):
-        report = super().report()
-        records, exhibits = list(report.records), list(report.exhibits)
-        for method in self.methods:
-            for seed in range(self.seeds):
-                for audit in self.audits:
-                    found = getattr(self, audit)(method)
-                    records += [Record(self.dataset, method, seed, one) for one in found]
-                    shown = getattr(self, f"{audit}_pictures", lambda _: ())(method)
-                    exhibits += [ExhibitRecord(self.dataset, method, seed, one) for one in shown]
-        return replace(report, records=tuple(records), exhibits=tuple(exhibits))

@@ -10,7 +10,7 @@ from torch import nn
 
 from clearance import LossTerms
 from clearance.data import Augmentation, ImageSet, gaussian_images
-from clearance.heads import MLP, GradientHeads, HeadTraining
+from clearance.heads import MLP, HeadTraining
 from clearance.losses import Loss, SquaredErrorLoss
 from clearance.models import Classifier
 from clearance.training import FOCA, EndToEnd, Limits, fit
@@ -38,14 +38,6 @@ class Leaky(nn.Module):
 
     def forward(self, x):
         return F.leaky_relu(x, self.slope)
-
-
-class Brighten:
-    def __init__(self, amount):
-        self.amount = amount
-
-    def __call__(self, images, generator):
-        return (images + self.amount).clamp(0, 1)
 
 
 def classifier(layer=None, nudge=0.0, mean=0.5, dropout=0.0):
@@ -144,28 +136,6 @@ def test_anything_that_moves_numbers_makes_it_another_run(finished, change):
     with pytest.raises(ValueError, match="must be the directory of the same run") as refusal:
         run(folder, **settings)
     assert f" {named}" in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("there", "here"),
-    [
-        ({"way": foca()}, {"way": foca(reuse=2)}),
-        ({"way": foca()}, {"way": foca(heads=2)}),
-        ({"way": foca()}, {"way": foca(per_class=3)}),
-        ({"way": foca()}, {"way": foca(final_head=HeadTraining(steps=6))}),
-        ({"way": foca()}, {"way": foca(weak_heads=GradientHeads(init_std=0.2))}),
-        ({"model": classifier(Leaky(0.1))}, {"model": classifier(Leaky(0.2))}),
-        (
-            {"train": recipe()["train"].augmented(Brighten(0.1))},
-            {"train": recipe()["train"].augmented(Brighten(0.2))},
-        ),
-    ],
-    ids=["reuse", "heads", "per_class", "final_head", "init_std", "own layer", "own augmentation"],
-)
-def test_settings_of_parts_are_told_apart(tmp_path, there, here):
-    run(tmp_path / "run", **there, on_step=lambda progress: "stop")
-    with pytest.raises(ValueError, match="must be the directory of the same run"):
-        run(tmp_path / "run", **here)
 
 
 @pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")

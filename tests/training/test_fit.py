@@ -943,22 +943,6 @@ def test_a_run_directory_is_not_that_of_a_run_with_another_part_frozen(tmp_path)
         fitted(frozen, data, epochs=1)
 
 
-def test_a_run_that_is_stopped_goes_on_where_it_stopped(tmp_path):
-    data, seen = gaussian_images(), []
-    fitted(
-        tiny_for(data),
-        data,
-        steps=9,
-        batch_size=10,
-        run_dir=tmp_path,
-        on_step=lambda p: "stop" if p.step == 4 else None,
-    )
-    fitted(
-        tiny_for(data), data, steps=9, batch_size=10, run_dir=tmp_path, on_step=lambda p: seen.append(p.step)
-    )
-    assert seen == [5, 6, 7, 8, 9]
-
-
 def test_a_failure_is_said_again_in_the_next_training_with_the_same_loss():
     data, way = read_digits("train"), EndToEnd()
     fitted(tiny_for(data), data, way=way, steps=60, batch_size=64)
