@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -102,7 +103,7 @@ ATTACKS = {
     },
     "DeepFool": AttackCase(lambda: DeepFool(steps=6), 2.0),
     **{
-        f"minimum norm, norm {n:g}": AttackCase(lambda n=n: MinimumNorm(n, steps=8), n)
+        f"minimum norm, norm {n:g}": AttackCase(partial(MinimumNorm, n, steps=8), n)
         for n, _ in (INF, TWO, ONE)
     },
 }

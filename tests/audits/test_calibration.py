@@ -167,6 +167,16 @@ def test_temperature_is_that_of_sharp_probabilities_too():
     assert fitted_temperature(logits, labels) == pytest.approx(1.0, rel=0.2)
 
 
+def test_a_temperature_beyond_float32_is_found_too():
+    logits = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    data = ImageSet(logits.sigmoid().view(60, 1, 1, 3), torch.arange(60) % 3, ("a", "b", "c"))
+    head = nn.Linear(3, 3)
+    with torch.no_grad():
+        head.weight.mul_(1e36)
+    numbers = Calibration()(Classifier(nn.Flatten(), head), data, data).measurements
+    assert next(m.value for m in numbers if m.name == "temperature") > 1e38
+
+
 def test_a_head_that_is_always_right_has_a_temperature():
     """Two classes, margin 1, n images right: sigmoid(1/T) = 1 - 1 / (2 (n + 1)), so T = 1 / log(2 n + 1)."""
     logits = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).repeat(25, 1)

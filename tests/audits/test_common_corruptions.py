@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from clearance.audits import CommonCorruptions
-from clearance.audits.common_corruptions import CORRUPTIONS, SEVERITIES, strength_in_words, wrong_when
+from clearance.audits._audit import right_after
+from clearance.audits.common_corruptions import CORRUPTIONS, SEVERITIES, strength_in_words
 from clearance.data import ImageSet
 from clearance.models import Classifier
 
@@ -161,7 +162,7 @@ def test_logits_that_are_not_finite_are_wrong():
     model = Classifier(nn.Flatten(), nn.Linear(4, 2))
     nn.init.constant_(next(model.head.parameters()), math.nan)
     data = ImageSet(torch.rand(6, 1, 2, 2), torch.arange(6) % 2, ("a", "b"))
-    assert wrong_when(model, data, lambda images: images).all()
+    assert not right_after(model, data, lambda images: images).any()
 
 
 def test_strengths_are_those_of_cifar10_c():

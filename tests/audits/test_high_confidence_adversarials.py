@@ -61,6 +61,15 @@ def test_a_straight_network_is_sure_at_the_mirror_image_of_the_median_image(conf
     assert numbers["temperature"].value == pytest.approx(wanted, rel=1e-4)
 
 
+def test_outputs_that_are_no_class_are_no_target():
+    head = nn.Linear(16, 4)
+    with torch.no_grad():
+        head.weight.copy_(torch.cat([network().head.weight, torch.zeros(2, 16)]))
+        head.bias.copy_(torch.cat([network().head.bias, torch.full((2,), -1000.0)]))
+    numbers, _ = found(Classifier(nn.Flatten(), head).eval(), images())
+    assert numbers["reached"].value == 1.0
+
+
 def test_p03_how_loud_the_logits_are_does_not_matter():
     data = images()
     small, _ = found(network(), data)

@@ -93,6 +93,12 @@ def test_only_images_that_are_right_are_asked():
     assert numbers["median_flip"].value == pytest.approx(float(DISTANCES[9]), abs=2e-4)
 
 
+@pytest.mark.parametrize("count", [5, 6])
+def test_fewer_than_six_images_have_no_interval_of_95_per_cent(count):
+    size = found(network(), two_pixels(DISTANCES).subset(torch.arange(count)))["median_flip"]
+    assert (size.low is None) is (count < 6)
+
+
 def test_the_scale_of_logits_changes_nothing():
     data = two_pixels(DISTANCES)
     quiet, loud = found(network(), data), found(network(scale=64.0), data)

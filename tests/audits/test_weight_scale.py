@@ -180,6 +180,8 @@ def test_large_matrices_have_the_spectral_norm_of_all_their_singular_values():
     assert spectral_norm(weight) == pytest.approx(float(torch.linalg.svdvals(weight.double())[0]), rel=1e-9)
     assert spectral_norm(weight) == spectral_norm(weight.clone())
     assert spectral_norm(torch.zeros(90, 130)) == 0.0
+    mirrored = torch.cat([weight, -weight])
+    assert spectral_norm(mirrored) == pytest.approx(math.sqrt(2) * spectral_norm(weight), rel=1e-9)
     assert spectral_norm(torch.full((2, 2), math.nan)) == math.inf
 
 

@@ -60,7 +60,13 @@ def test_the_interval_of_an_amount_ends_at_nothing_only(unit):
 
 @pytest.mark.parametrize(
     ("name", "unit"),
-    [("gap", "fraction"), ("path_error_rise", "fraction"), ("angle", "degrees"), ("log_likelihood", "nats")],
+    [
+        ("gap", "fraction"),
+        ("path_error_rise", "fraction"),
+        ("angle", "degrees"),
+        ("log_likelihood", "nats"),
+        ("first_order_distance", "ratio"),
+    ],
 )
 def test_the_interval_of_what_may_be_negative_is_left_alone(name, unit):
     below = -0.04 if name == "log_likelihood" else 0.0  # a number below zero shows what a unit does not

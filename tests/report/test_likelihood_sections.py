@@ -1,7 +1,6 @@
 """What a page says of likelihoods, of probabilities and of Gaussian classes."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -12,7 +11,6 @@ from report.invented_likelihood import RADII, SCORES, TITLES, InventedLikelihood
 from report.reading import Reading, stored
 from report.section_parts import (
     altered,
-    cells_of,
     findings_of,
     not_in_tables,
     pictures_of,
@@ -110,32 +108,6 @@ def test_a_line_for_each_method_and_radius_and_a_column_for_each_score(invented_
     row = findings.row("mean", "likelihood", "auroc", method="lgm", score="likelihood", **wanted)
     assert row.value in values_in([first.lines[4].cells[0]])
     assert values_in([first.lines[4].name]) == {0.2}
-
-
-def test_evasion_stands_beside_the_attacked_score_also_in_reports_that_do_not_name_it(
-    invented_likelihood, section, undrawn
-):
-    """Before every score was asked about an attack's images, only the attacked one was, and nothing said so."""
-
-    def before(record):
-        context = dict(record.measurement.context)
-        context.pop("attacked", None)
-        return replace(record, measurement=replace(record.measurement, context=context))
-
-    kept = [
-        before(record)
-        for record in invented_likelihood.records
-        if (context := record.measurement.context).get("attack") != "adaptive"
-        or (context["attacked"], context["score"], context["negatives"])
-        == ("likelihood", "likelihood", "originals")
-    ]
-    old = replace(invented_likelihood, records=tuple(kept))
-    both = [section, said(old, "likelihood")]
-    tables = [tables_of(one) for one in both]
-    assert values_in(cells_of(both[:1])) != values_in(cells_of(both[1:]))
-    shown = [[cell for line in table[0].lines for cell in line.cells] for table in tables]
-    assert values_in(shown[0]) == values_in(shown[1])
-    assert "knows one score" not in tables[1][1].title
 
 
 def test_nobody_reads_it_as_a_defence_or_compares_densities(invented_likelihood, section, undrawn):

@@ -83,6 +83,17 @@ def _check_precision(model: Classifier, data: ImageSet) -> None:
         ) from error
 
 
+def right_after(model: Classifier, data: ImageSet, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Which images the model is right on after a change, (N,) bool, on the CPU; logits must be finite for that."""
+    device = device_of(model)
+    with evaluating(model):
+        found = [
+            named_classes(model(change(images.to(device)).to(device))).cpu() == labels.cpu()
+            for images, labels in data.batches(batch_size_for(model, data))
+        ]
+    return torch.cat(found)
+
+
 PART = 256  # images of one part under attack: whole chunks, which a model sees together wherever they are attacked
 FEATURE_BATCHES, FEATURE_IMAGES = 8, 512  # of one part of a set whose features are extracted, at least
 

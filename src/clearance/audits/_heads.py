@@ -24,15 +24,20 @@ def are_a_cloud(*clouds: Tensor) -> bool:
     return all(bool(one.isfinite().all()) and bool((one != one[0]).any()) for one in clouds)
 
 
-def check_spread(data: ImageSet, split: str) -> None:
-    """Raise ValueError unless every class has an image, and some class two: else every class would pass for a point."""
+def check_every_class(data: ImageSet, split: str) -> None:
+    """Raise ValueError unless every class has an image."""
     counts = torch.bincount(data.labels, minlength=data.class_count)
     if absent := [name for name, count in zip(data.classes, counts.tolist(), strict=True) if not count]:
         raise ValueError(
             f"`{split}` must have an image of every class; got none of {', '.join(absent[:5])}. Give some, or leave "
             "the audit out."
         )
-    if int(counts.max()) < 2:
+
+
+def check_spread(data: ImageSet, split: str) -> None:
+    """Raise ValueError unless every class has an image, and some class two: else every class would pass for a point."""
+    check_every_class(data, split)
+    if int(torch.bincount(data.labels).max()) < 2:
         raise ValueError(
             f"`{split}` must have at least two images of a class, for a spread within classes; got one of each. Give "
             "more, or leave the audit out."

@@ -524,9 +524,9 @@ class BoundaryDistance(Audit):
         found: list[Measurement] = []
         exhibits = []
         with evaluating(subject.model), filters_channels_last(subject.model):
-            checked_logits(subject.model, data.images)
+            logits = checked_logits(subject.model, data.images)
             past_steps = has_steps(subject.model, data.images)
-            rivals = self._rivals(subject.model, data)
+            rivals = None if self.rivals is None else min(self.rivals, logits.shape[1] - 1)
             for norm in self.norms:
                 search = MinimumNorm(float(norm), steps=self.steps)
                 every = _all_rivals(subject, data, float(norm), rivals)
@@ -542,13 +542,6 @@ class BoundaryDistance(Audit):
             near = nearest_rivals(subject.model, some.images, some.labels, 2.0, rivals)
             found.extend(angle_numbers(subject.train, near))
         return Findings(tuple(found), tuple(exhibits))
-
-    def _rivals(self, model: Classifier, data: ImageSet) -> int | None:
-        """No more rivals than the network has."""
-        if self.rivals is None:
-            return None
-        with torch.no_grad():
-            return min(self.rivals, model(data.images[:1]).shape[1] - 1)
 
     def _first_order(
         self, subject: Subject, data: ImageSet, norm: str, rivals: int | None, near: NearestRival
@@ -589,15 +582,14 @@ def _all_rivals(subject: Subject, data: ImageSet, norm: float, rivals: int | Non
 def _distances(
     subject: Subject, data: ImageSet, layers: tuple[str, ...], norm: str, rivals: int | None
 ) -> dict[str, Tensor]:
-    """Signed distance of each image to its nearest boundary, by layer; -inf where it is not a number."""
+    """Signed distance of each image to its nearest boundary, by layer."""
 
     def call(rows: Tensor) -> tuple[Any, ...]:
         rows = rows.to(data.labels.device)
         return subject.model, data.images[rows], data.labels[rows], layers, float(norm), rivals
 
     parts = [one for part in subject.by_parts(_distances_of, len(data), call) for one in part]
-    joined = {layer: torch.cat([part[layer] for part in parts]) for layer in layers}
-    return {layer: torch.where(values.isnan(), -torch.inf, values) for layer, values in joined.items()}
+    return {layer: torch.cat([part[layer] for part in parts]) for layer in layers}
 
 
 def _distances_of(

@@ -15,7 +15,7 @@ from clearance.audits._audit import Audit, Findings, Subject, mean_of, wilson_in
 from clearance.audits._samples import first_half
 from clearance.data import ImageSet
 from clearance.data.intake import open_images
-from clearance.models.features import all_logits
+from clearance.models.features import all_logits, named_classes
 from clearance.records.summary import Z_95
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
@@ -150,7 +150,7 @@ class Calibration(Audit):
         if not bool(half.any()):  # one image of each class
             half = first_half(torch.zeros_like(labels), subject.seed)
         temperatures = [_fitted(logits[side], labels[side]) for side in (half, ~half)]
-        return logits / torch.where(half, temperatures[1], temperatures[0])[:, None], temperatures
+        return logits / logits.new_tensor(temperatures)[half.long()][:, None], temperatures
 
     def _errors(self, bins: Bins, images: int, context: dict[str, Scalar]) -> Iterator[Measurement]:
         binning: dict[str, Scalar] = {**context, "bins": self.bins, "binning": self.binning}
@@ -284,11 +284,8 @@ def confidences(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     (tensor([1.], dtype=torch.float64), tensor([True]))
     """
     broken = ~logits.isfinite().all(dim=1)
-    confidence, named = (
-        logits.double().softmax(dim=1).amax(dim=1),
-        logits.argmax(dim=1),
-    )  # not of rounded shares
-    return torch.where(broken, 1.0, confidence), (named == labels) & ~broken
+    confidence = logits.double().softmax(dim=1).amax(dim=1)
+    return torch.where(broken, 1.0, confidence), named_classes(logits) == labels
 
 
 def surplus(confidence: Tensor, right: Tensor) -> tuple[float, float, float]:

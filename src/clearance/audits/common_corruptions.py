@@ -17,12 +17,9 @@ from torch.nn.functional import affine_grid, grid_sample
 
 from clearance._checks import check_count
 from clearance._rng import generator
-from clearance.audits._audit import WILSON, Audit, Findings, Subject, share_of, wilson_interval
+from clearance.audits._audit import WILSON, Audit, Findings, Subject, right_after, share_of, wilson_interval
 from clearance.audits._samples import fixed_images
 from clearance.data import ImageSet
-from clearance.models._running import device_of, evaluating
-from clearance.models.classifier import Classifier
-from clearance.models.features import batch_size_for
 from clearance.records.summary import Z_95
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
@@ -191,7 +188,7 @@ class CommonCorruptions(Audit):
     def examine(self, subject: Subject) -> Findings:
         """Corrupt the same images in every way, and count errors."""
         data = fixed_images(subject.test, self.images, subject.seed)
-        wrong = {("none", 0): wrong_when(subject.model, data, lambda images: images)}
+        wrong = {("none", 0): ~right_after(subject.model, data, lambda images: images)}
         names = [name for name, one in CORRUPTIONS.items() if data.shape[0] == 3 or not one.colours]
         for done, (name, severity) in enumerate(itertools.product(names, SEVERITIES), start=1):
             wrong[name, severity] = self._wrong(subject, data, name, severity)
@@ -208,8 +205,8 @@ class CommonCorruptions(Audit):
             generator(subject.seed, "audits", "corruption", name, severity),
         )
         strength = corruption.strengths[severity - 1]
-        return wrong_when(
-            subject.model, data, lambda images: corruption.apply(images, strength, stream).clamp(0, 1)
+        return ~right_after(
+            subject.model, data, lambda images: corruption.apply(images.cpu(), strength, stream).clamp(0, 1)
         )
 
     def _error(self, name: str, severity: int, wrong: Tensor) -> Measurement:
@@ -260,15 +257,3 @@ def strength_in_words(name: str, severity: int) -> str:
     ('x0.5', 'quality 80')
     """
     return CORRUPTIONS[name].said.format(CORRUPTIONS[name].strengths[severity - 1]).replace("%", " %")
-
-
-def wrong_when(model: Classifier, data: ImageSet, changed: Callable[[Tensor], Tensor]) -> Tensor:
-    """Which images the model is wrong on after a change, (N,) bool, on the CPU; so are logits that are not finite."""
-    device = device_of(model)
-    found = []
-    with evaluating(model):
-        for images, labels in data.batches(batch_size_for(model, data)):
-            logits = model(changed(images.cpu()).to(device)).cpu()
-            right = (logits.argmax(dim=1) == labels.cpu()) & logits.isfinite().all(dim=1)
-            found.append(~right)
-    return torch.cat(found)

@@ -12,7 +12,7 @@ from clearance._checks import check_choice, check_count, check_positive
 from clearance._precision import at_least_float32
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject, mean_of
-from clearance.audits._heads import are_a_cloud, scaled_features
+from clearance.audits._heads import are_a_cloud, check_every_class, scaled_features
 from clearance.audits._samples import partial_sets
 from clearance.audits.calibration import fitted_temperature
 from clearance.audits.co_adaptation import head_training
@@ -162,17 +162,7 @@ class Geodesic(Audit):
     def _ends(self, subject: Subject, train: Tensor) -> _Ends:
         with torch.random.fork_rng(devices=[]):  # its own first weights are drawn, and never used
             architecture = MLP((train.shape[1], *self.hidden, subject.classes)).to(train)
-        empty = (
-            (torch.bincount(subject.train.labels, minlength=subject.classes) == 0)
-            .nonzero()
-            .flatten()
-            .tolist()
-        )
-        if empty:
-            raise ValueError(
-                "`train` must have an image of every class, for heads from one of each; got none of "
-                f"{', '.join(subject.train.classes[k] for k in empty)}. Give some, or leave the audit out."
-            )
+        check_every_class(subject.train, "train")
         first = HeadStack.initialised(architecture, 1, generator(subject.seed, "geodesic", "first weights"))
         few = partial_sets(subject.train, (1,), (self.repetitions,), subject.seed)[0]
         ends = []

@@ -671,9 +671,9 @@ ORIGINALS, NOISE = "originals", "noise"
 
 
 def detections(normal: Scores, abnormal: Scores, context: dict[str, Scalar]) -> Iterator[Measurement]:
-    """AUROC, AUPR and FPR95 of every score that both have; nothing where one set is empty."""
+    """AUROC, AUPR and FPR95 of every score; nothing where one set is empty."""
     for score, values in abnormal.items():
-        if score not in normal or not (len(values) and len(normal[score])):
+        if not (len(values) and len(normal[score])):
             continue
         for name, value in detection(normal[score], values).items():
             found = {**context, "score": score}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clearance._checks import check_positive
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._heads import are_a_cloud, check_spread, evenly_spaced
+from clearance.audits._heads import are_a_cloud, check_every_class, check_spread, evenly_spaced
 from clearance.data import ImageSet
 from clearance.geometry.discriminant import pooled_scatter, scatter_ratio, versus_rest
 from clearance.geometry.spectrum import covariance_spectrum, effective_rank, first_axis_share, principal_axes
@@ -75,6 +75,7 @@ class LowDimension(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Directions that set classes apart, then spectra, then pictures."""
+        check_every_class(subject.train, "train")
         check_spread(subject.test, "test")
         lines = _Lines(subject) if are_a_cloud(subject.train_features, subject.test_features) else None
         whole = lines is not None

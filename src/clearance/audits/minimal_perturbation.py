@@ -23,6 +23,8 @@ from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
+FEWEST = 6  # with fewer, order statistics have no interval of 95 % for a median
+
 SEARCH = 70  # percent of the time that the search with gradients takes, more for a large network
 NOTHING_RIGHT = {"noise_flipped": 1, "missed_flips": 0, "no_gradient": 0}
 
@@ -129,7 +131,7 @@ class MinimalPerturbation(Audit):
         value, low, high = median_interval(distances)
         context: dict[str, Scalar] = {"norm": self.norm}
         ends: dict[str, float] = {}
-        if math.isfinite(high):
+        if len(distances) >= FEWEST and math.isfinite(high):
             context["interval"], ends = "order statistics 95 %", {"low": low, "high": high}
         return Measurement(
             self.name,

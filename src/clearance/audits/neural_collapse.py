@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clearance._checks import check_count, check_positive
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._heads import are_a_cloud, check_spread, scaled_features
+from clearance.audits._heads import are_a_cloud, check_every_class, check_spread, scaled_features
 from clearance.audits.co_adaptation import head_training
 from clearance.geometry.neural_collapse import nc2_equiangle, nc2_equinorm, nc2_simplex, nc3, nc4
 from clearance.geometry.scatter import ClassStatistics, class_scatter, nc1
@@ -74,6 +74,7 @@ class NeuralCollapse(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Ratios on both sets, then the head."""
+        check_every_class(subject.train, "train")
         whole = are_a_cloud(subject.train_features, subject.test_features)
         found: list[Measurement] = []
         for split in ("test", "train"):

@@ -8,13 +8,11 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, right_after
 from clearance.audits._samples import first_half, fixed_images
 from clearance.audits.linear_probe import PAIRED, paired_interval
 from clearance.data import ImageSet
-from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier
-from clearance.models.features import batch_size_for
 from clearance.vocabulary import Exhibit, Measurement
 
 
@@ -172,16 +170,12 @@ def _of_colours(model: Classifier) -> Iterator[InputWay]:
 
 def right_when(model: Classifier, data: ImageSet, way: InputWay | None = None) -> Tensor:
     """Which images the model is right on if the module saw what `way` makes of them; (N,) bool, on the CPU."""
-    device = device_of(model)
-    found = []
-    with evaluating(model):
-        for images, labels in data.batches(batch_size_for(model, data)):
-            seen = images.to(device)
-            if way is not None:  # undo the model's own normalisation, which comes next
-                seen = way.prepared(seen) * model.std + model.mean
-            logits = model(seen)
-            found.append((logits.argmax(dim=1).cpu() == labels.cpu()) & logits.isfinite().all(dim=1).cpu())
-    return torch.cat(found)
+
+    def seen(images: Tensor) -> Tensor:
+        # undo the model's own normalisation, which comes next
+        return images if way is None else way.prepared(images) * model.std + model.mean
+
+    return right_after(model, data, seen)
 
 
 def _normalised(mean: Sequence[float], std: Sequence[float]) -> Callable[[Tensor], Tensor]:

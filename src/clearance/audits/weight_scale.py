@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from scipy.sparse.linalg import svds
 from torch import Tensor, nn
@@ -312,5 +313,5 @@ def spectral_norm(weight: Tensor, groups: int = 1) -> float:
 def _largest_singular_value(matrix: Tensor) -> float:
     if min(matrix.shape) <= DENSE or not bool(matrix.any()):
         return float(torch.linalg.matrix_norm(matrix, ord=2))
-    start = torch.ones(min(matrix.shape), dtype=torch.float64).numpy()  # the same number every time
+    start = np.random.default_rng(0).standard_normal(min(matrix.shape))  # the same number every time
     return float(svds(matrix.numpy(), k=1, v0=start, return_singular_vectors=False)[0])

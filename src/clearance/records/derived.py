@@ -90,6 +90,7 @@ SIGNED = frozenset(
         "behind",
         "train_minus_test",
         "ece_debiased",
+        "first_order_distance",
     }
 )
 AMOUNTS = frozenset({"ratio", "nats", "seconds", "MiB", "count"})  # none of these is below zero

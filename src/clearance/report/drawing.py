@@ -396,7 +396,7 @@ def contact_sheet(columns: Columns, ink: str = INK) -> Figure:
     [['night', '0.90'], ['day', '0.95'], ['norm', '2.00']]
     """
     before, after = (
-        np.stack([_channels_last(one) for one in columns[name]]) for name in ("image", "adversarial")
+        np.stack([shown_pixels(one) for one in columns[name]]) for name in ("image", "adversarial")
     )
     change = after - before
     most = float(np.abs(change).max()) or 1.0
@@ -429,12 +429,12 @@ def _with_confidence(names: Sequence[str], values: Sequence[float]) -> list[str]
     return [f"{cut(str(name), LONGEST)}\n{value:.2f}" for name, value in zip(names, values, strict=True)]
 
 
-def _channels_last(image: Any) -> np.ndarray:
-    """Channels last, or none where there is one."""
+def shown_pixels(image: Any) -> np.ndarray:
+    """Of an image (C, H, W) or (H, W): three channels last, or else the first channel alone."""
     pixels = np.asarray(image, dtype=float)
     if pixels.ndim == 2:
         return pixels
-    return pixels[0] if len(pixels) == 1 else np.moveaxis(pixels, 0, -1)
+    return np.moveaxis(pixels, 0, -1) if len(pixels) == 3 else pixels[0]
 
 
 KIND_SIZE = (4.6, 3.2)
@@ -541,9 +541,14 @@ def _images(columns: Columns) -> Figure:
     cells = figure.subplots(-(-len(images) // 8), 8, squeeze=False).flat
     for axes, image, label in zip(cells, images, labels, strict=False):
         pixels = np.asarray(image, dtype=float)
-        channels_first = pixels.ndim == 3 and pixels.shape[0] in (1, 3)
-        pixels = np.moveaxis(pixels, 0, -1) if channels_first else pixels
-        axes.imshow(pixels, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        channels_last = pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4) and len(pixels) not in (1, 3)
+        axes.imshow(
+            pixels if channels_last else shown_pixels(pixels),
+            cmap="gray",
+            vmin=0,
+            vmax=1,
+            interpolation="nearest",
+        )
         axes.set_title(label, fontsize=7, pad=2, color=INK)
     for axes in figure.axes:
         axes.set_axis_off()

@@ -13,7 +13,7 @@ from PIL import Image
 
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import exhibit_file, table_file
-from clearance.report.drawing import labelled_cloud
+from clearance.report.drawing import labelled_cloud, shown_pixels
 from clearance.report.findings import Findings
 from clearance.report.names import method_name
 from clearance.report.over_seeds import is_summary
@@ -78,10 +78,8 @@ def as_image(pixels: Any) -> str:
         raise TypeError(f"an image must be rows of numbers; {error}.") from error
     if array.ndim not in (2, 3) or not array.size or not np.isfinite(array).all():
         raise TypeError(f"an image must be rows of numbers, (H, W) or (C, H, W); got shape {array.shape}.")
-    if array.ndim == 3:
-        array = np.moveaxis(array, 0, -1) if len(array) == 3 else array[0]
     file = io.BytesIO()
-    Image.fromarray(np.round(255 * array).astype(np.uint8)).save(file, "PNG")
+    Image.fromarray(np.round(255 * shown_pixels(array)).astype(np.uint8)).save(file, "PNG")
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 

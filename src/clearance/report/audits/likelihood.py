@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,7 +10,7 @@ from matplotlib.figure import Figure
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Row, Section, Term
-from clearance.report.drawing import Columns, bands, page_figure
+from clearance.report.drawing import Columns, bands, page_figure, shown_pixels
 from clearance.report.findings import Findings
 from clearance.report.names import SCORES, in_usual_order, method_name, score_name, setting
 from clearance.report.numbers import exact
@@ -70,9 +69,7 @@ def _in_view(findings: Findings) -> list[Compact | None]:
             {**main, "attacked": score},
             FOOT_IN_VIEW,
         )
-        for score in in_usual_order(
-            (row.context["attacked"] for row in rows if "attacked" in row.context), SCORES
-        )
+        for score in in_usual_order((row.context["attacked"] for row in rows), SCORES)
     ]
 
 
@@ -157,9 +154,7 @@ def _evasion(findings: Findings) -> Compact | None:
         score, epsilon = str(row.context["score"]), float(row.context["epsilon"])
         title = Markup("{}, radius {}").format(score_name(score), exact(epsilon))
         wanted = {"attack": "adaptive", "epsilon": epsilon, "score": score, "method": row.method}
-        every = findings.rows("mean", AUDIT, "auroc", **wanted, negatives="originals")
-        # a report from before every score was asked does not say which one was attacked: it was this one
-        auroc = next((one for one in every if one.context.get("attacked", score) == score), None)
+        auroc = findings.row("mean", AUDIT, "auroc", **wanted, attacked=score, negatives="originals")
         columns.setdefault(title, {})[row.method] = mean(row) + small_print({"AUROC": auroc})
     foot = (
         "Share of correctly classified images for which an attack that knows the score found an image that fools "
@@ -325,8 +320,7 @@ _NAMES = ("image", "caught", "class", "taken for", "p")
 
 def _shown(axes: Axes, row: tuple[Any, ...]) -> None:
     pixels, _, own, taken, p = row
-    image = np.moveaxis(np.asarray(pixels, dtype=float), 0, -1)
-    axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axes.imshow(shown_pixels(pixels), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     axes.set_title(f"{cut(own, 9)} → {cut(taken, 9)}\np {p:.2g}", fontsize=8.5, color=INK, pad=2)
 
 

@@ -21,7 +21,7 @@ DOUBTS = {
 def _flip_size(findings: Findings) -> list[Finding]:
     size = findings.row("mean", "minimal_perturbation", "median_flip")
     noise = findings.row("mean", "minimal_perturbation", "noise_flipped")
-    if size is None or noise is None:
+    if size is None or noise is None or size.value == 0:  # where no image is right it is 0
         return []
     said = Markup(
         "For half of the correctly classified images, {} changes the prediction; random noise of that size changes it"

@@ -15,11 +15,11 @@ IMBALANCED = 10  # times: from here on it is said
 LOST = 0.01  # share of files that cannot be read from which on it is an alarm
 MEMORISED = 0.1  # by which the error on test is above that on train, from which on it is said
 LINES = 20
-WORDS = {
-    "empty_classes": "classes of {} have no image",
-    "unreadable_files": "files of {} cannot be read",
-    "odd_sizes": "pictures of {} have an odd size",
-    "grey_images": "images of {} are grey among colours",
+WORDS = {  # for one, and for more
+    "empty_classes": ("class of {} has no image", "classes of {} have no image"),
+    "unreadable_files": ("file of {} cannot be read", "files of {} cannot be read"),
+    "odd_sizes": ("picture of {} has an odd size", "pictures of {} have an odd size"),
+    "grey_images": ("image of {} is grey among colours", "images of {} are grey among colours"),
 }
 
 
@@ -61,7 +61,7 @@ def sets_findings(findings: Findings) -> list[Finding]:
 
 def _odd(findings: Findings) -> list[tuple[SummaryRow, str]]:
     return [
-        (row, words.format(row.context["split"]))
+        (row, words[row.value > 1].format(row.context["split"]))
         for name, words in WORDS.items()
         for row in findings.rows("mean", AUDIT, name)
         if row.value

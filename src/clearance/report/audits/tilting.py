@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Row, Section, Term
-from clearance.report.drawing import Columns, draw_legend, legend_below, page_figure
+from clearance.report.drawing import Columns, draw_legend, legend_below, page_figure, shown_pixels
 from clearance.report.findings import Findings
 from clearance.report.pictures import Picture, picture
 from clearance.report.svg import GRID, INK, MUTED, marker, series
@@ -179,8 +179,7 @@ def _ranges(images: np.ndarray, labels: Sequence[str]) -> list[tuple[float, floa
 
 def _last(image: np.ndarray, low: float, high: float) -> np.ndarray:
     scaled = (image - low) / (high - low) if high > low else image - low
-    moved = np.moveaxis(scaled, 0, -1)
-    return moved[..., 0] if moved.shape[-1] == 1 else moved
+    return shown_pixels(scaled)
 
 
 def _side_by_side(shown: Shown, height: float) -> tuple[Figure, Sequence[Axes]]:
