@@ -13,6 +13,7 @@ from torch import nn
 from audits.draws import first_half
 from clearance.audits import Calibration
 from clearance.audits.calibration import binned, confidences, fitted_temperature, proper_scores, surplus
+from clearance.data import ImageSet
 from clearance.data.synthetic import GaussianClasses
 from clearance.models import Classifier
 

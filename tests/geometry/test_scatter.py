@@ -163,5 +163,7 @@ def test_a_gaussian_world_has_its_exact_ratios():
 
 @pytest.mark.parametrize("function", [class_scatter, nc1])
 def test_a_class_without_samples_is_refused(function):
+    with pytest.raises(ValueError, match=r"`labels` must lie in 0 .. 2.*got 0 .. 5"):
+        class_scatter(torch.zeros(4, 2), torch.tensor([0, 1, 2, 5]), 3)
     with pytest.raises(ValueError, match=r"every class needs a sample; got none of \[1, 3\]"):
         function(torch.zeros(3, 2), torch.tensor([0, 2, 0]), 4)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
+from clearance.heads import MLP, GaussianMixture, HeadStack, HeadTraining, train_heads
 
 SETTINGS = {
     "plain": (0.0, False, 0.0),
@@ -75,6 +75,15 @@ def test_any_other_head_equals_modules(
     found = train_heads(stack, features, labels, training, generator=torch.Generator().manual_seed(3))
     expected = loop_of_modules(stack, features, labels, training, generator=torch.Generator().manual_seed(3))
     assert_same_heads(found.stack.parameters, expected)
+
+
+@pytest.mark.parametrize("priors", ["uniform", [0.8, 0.1, 0.1], "learned"])
+def test_priors_that_are_not_learned_stay(priors, fresh, cloud):
+    features, labels = cloud(2, 6, 4)
+    stack = fresh(GaussianMixture(4, 3, priors=priors).double(), count=2)
+    before = stack.parameters["log_priors"].clone()
+    found = train_heads(stack, features, labels, HeadTraining(steps=5, lr=0.1)).stack.parameters["log_priors"]
+    assert torch.equal(found, before) is (priors != "learned")
 
 
 @pytest.mark.parametrize("loss", [squared, hinge])

@@ -163,6 +163,13 @@ def test_what_came_before_and_when_it_is_done_do_not_matter(data, normalised, we
     assert same(first, weights(normalised))
 
 
+def test_frozen_layers_keep_their_statistics(data, normalised, weights, same):
+    before = weights(normalised)
+    normalised.extractor.requires_grad_(False)
+    recalibrate_batch_norm(normalised, data)
+    assert same(before, weights(normalised))
+
+
 def test_no_batch_is_a_single_image(data, normalised):
     recalibrate_batch_norm(normalised, data.subset(torch.arange(5)), batch_size=2)
     assert int(normalised.extractor[2].num_batches_tracked) == 2

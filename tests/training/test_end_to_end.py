@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -11,11 +12,12 @@ from torch import nn
 from torch.func import functional_call
 
 from clearance import LossTerms
-from clearance.attacks import FGSM, PGD, transferred
+from clearance.attacks import FGSM, PGD, as_attack, transferred
 from clearance.data import gaussian_images
 from clearance.losses import CrossEntropyLoss, Loss
 from clearance.research import generator
 from clearance.training import EndToEnd, fit
+from clearance.vocabulary import Outcome
 
 
 class PullToPoint(Loss):
@@ -404,8 +406,22 @@ def test_wrong_settings_are_refused():
             ValueError, match="`adversarial_rise` must be 0 without an attack that is a dataclass"
         ):
             EndToEnd(adversarial=attack, adversarial_rise=10)
+    with pytest.raises(ValueError, match=r"`adversarial_rise` must be 0 with `as_attack`.*got 5"):
+        EndToEnd(adversarial=as_attack(lambda model, images, labels: images, 0.1), adversarial_rise=5)
     with pytest.raises(TypeError, match=r"`adversarial` must be an attack.*got str"):
         EndToEnd(adversarial="fgsm")  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
+def test_training_that_diverges_under_a_functions_images_says_so(make_model, data):
+    def along(model, images, labels):
+        leaf = images.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(F.cross_entropy(model(leaf), labels), leaf)
+        return (images + 0.1 * gradient / gradient.norm()).clamp(0, 1)
+
+    optimizer = partial(torch.optim.SGD, lr=1e30)
+    result = fit(make_model(), EndToEnd(adversarial=along), data, steps=5, batch_size=10, optimizer=optimizer)
+    assert result.status.outcome is Outcome.DIVERGED
 
 
 def test_training_on_fgsm_images_withstands_fgsm(make_model):

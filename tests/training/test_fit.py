@@ -16,7 +16,14 @@ from clearance.data import Augmentation, ImageSet, gaussian_images
 from clearance.data.digits import read_digits
 from clearance.data.stored import StoredImageSet, write_pixels
 from clearance.heads import MLP, GaussianMixture, GradientHeads, HeadTraining, mixture_groups
-from clearance.losses import CrossEntropyLoss, GaussianMixtureLoss, LargeMarginLoss, Loss, TrainingWarning
+from clearance.losses import (
+    CrossEntropyLoss,
+    GammaQuantile,
+    GaussianMixtureLoss,
+    LargeMarginLoss,
+    Loss,
+    TrainingWarning,
+)
 from clearance.models import Classifier, small_cnn
 from clearance.training import FOCA, EndToEnd, Execution, Limits, fit
 from clearance.training.fit import Progress
@@ -920,15 +927,25 @@ def tiny_for(data, head=None):
     return Classifier(extractor, head or nn.Linear(16, data.class_count))
 
 
-def test_variances_of_a_mixture_have_no_largest_norm():
+def test_means_and_variances_of_a_mixture_have_no_largest_norm():
     data, head = gaussian_images(), GaussianMixture(16, 3, "class_diagonal")
     assert head.raw_log_variance is not None
     with torch.no_grad():
         head.raw_log_variance.fill_(-3.0)
-    before = head.raw_log_variance.clone()
+        head.means.fill_(5.0)
+    before = copy.deepcopy(head.state_dict())
     still = partial(torch.optim.SGD, lr=1e-9)
     fitted(tiny_for(data, head), data, steps=1, optimizer=still, limits=Limits(max_norm=1.0))
-    torch.testing.assert_close(head.raw_log_variance, before)
+    torch.testing.assert_close(head.state_dict(), before)
+
+
+def test_a_loss_in_evaluation_mode_is_trained_like_any_other():
+    data, losses = gaussian_images(), []
+    for mode in (True, False):
+        loss = LargeMarginLoss(("features",), gamma=GammaQuantile(0.5, 3)).train(mode)
+        fit(tiny_for(data), EndToEnd(loss), data, steps=4, batch_size=10)
+        losses.append(loss.state_dict())
+    torch.testing.assert_close(losses[0], losses[1])
 
 
 def test_a_run_directory_is_not_that_of_a_run_with_another_part_frozen(tmp_path):

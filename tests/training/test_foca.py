@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import warnings
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,15 @@ from torch import nn
 from clearance import LossTerms
 from clearance.data import Augmentation, ImageSet, gaussian_images
 from clearance.data.synthetic import GaussianClasses
-from clearance.heads import MLP, GaussianMixtureHeads, GradientHeads, HeadStack, HeadTraining, train_heads
+from clearance.heads import (
+    MLP,
+    GaussianMixture,
+    GaussianMixtureHeads,
+    GradientHeads,
+    HeadStack,
+    HeadTraining,
+    train_heads,
+)
 from clearance.heads.train import TrainedHeads
 from clearance.integrations._hosted import Hosted
 from clearance.losses import CenterLoss, CrossEntropyLoss, Loss, TrainingWarning
@@ -1049,3 +1058,32 @@ def test_in_a_host_the_seed_of_torch_decides_the_weak_heads():
 
     assert torch.equal(drawn(1), drawn(1))
     assert not torch.equal(drawn(1), drawn(2))
+
+
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
+def test_a_mixture_whose_features_are_not_finite_has_diverged_too():
+    data = gaussian_images(per_class=10, shape=(1, 4, 4))
+    torch.manual_seed(0)
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 8))
+    model, way = (
+        Classifier(extractor, GaussianMixture(8, 3, "scalar")),
+        FOCA(per_class=2, weak_heads=GaussianMixtureHeads()),
+    )
+    result = fit(model, way, data, steps=1, batch_size=10, optimizer=partial(torch.optim.SGD, lr=1e36))
+    assert result.status.outcome in (Outcome.DIVERGED, Outcome.COLLAPSED)
+
+
+def test_frozen_batch_normalisation_is_no_mode_that_was_left_wrong():
+    data = gaussian_images(per_class=10, shape=(1, 4, 4))
+    extractor = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, 6))
+    extractor[1].requires_grad_(False)
+    fit(
+        Classifier(extractor, nn.Linear(6, 3)), FOCA(per_class=2), data, steps=2, batch_size=10
+    )  # warnings are errors
+
+
+def test_weak_heads_may_be_trained_in_batches():
+    data = gaussian_images(per_class=10, shape=(1, 4, 4))
+    way = FOCA(per_class=2, weak_heads=GradientHeads(HeadTraining(steps=5, batch_size=3)))
+    model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 6)), nn.Linear(6, 3))
+    assert fit(model, way, data, steps=2, batch_size=10).status.outcome is Outcome.FINISHED

@@ -101,3 +101,9 @@ def test_both_ways_learn_the_digits_and_withstand_more_than_plain_training():
         assert float(clean) > 0.85, name
         robust[name] = 1 - PGD(0.15, steps=10)(model, test.images, test.labels).success_rate
     assert min(robust["PGD"], robust["TRADES"]) > robust["plain"] + 0.15, robust
+
+
+def test_targets_are_refused(make_model, data):
+    images, labels = data.batch(torch.arange(4))
+    with pytest.raises(ValueError, match="`targets` must be None"):
+        TRADES(0.1)(make_model().eval(), images, labels, (labels + 1) % 3)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from clearance.tensors import check_class_numbers
+
 
 @dataclass(frozen=True)
 class ClassStatistics:
@@ -39,12 +41,13 @@ def class_scatter(features: Tensor, labels: Tensor, classes: int) -> ClassStatis
         classes: C.
 
     Raises:
-        ValueError: If a class has no sample.
+        ValueError: If a class has no sample, or a label is no class.
 
     >>> cloud = class_scatter(torch.tensor([[0.0], [2.0], [10.0]]), torch.tensor([0, 0, 1]), 2)
     >>> cloud.means.flatten().tolist(), cloud.variances.tolist()
     ([1.0, 10.0], [1.0, 0.0])
     """
+    check_class_numbers(labels, len(features), classes)
     kept = features.double()
     counts = torch.bincount(labels, minlength=classes)
     if not bool((counts > 0).all()):

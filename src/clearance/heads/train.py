@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from clearance._checks import check_count, check_fraction, check_non_negative, check_positive
 from clearance._precision import at_least_float32
+from clearance.heads.gaussian_mixture import GaussianMixture
 from clearance.heads.stack import HeadStack, WeightAndBias, apply_linear, linear_layers, weights_and_biases
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
@@ -344,16 +345,23 @@ class _FunctionalGradient(_HeadGradient):
         super().__init__(heads.parameters, labels, loss, features.dtype)
         self.features = features
         self.architecture = heads.architecture
+        self.fixed = {name: heads.parameters[name] for name in _fixed_priors(heads.architecture)}
         own = 0 if features.ndim == 3 else None
         self._gradient = vmap(grad(self._loss_of_one), in_dims=(0, own, 0), randomness="different")
 
     def compute(self, batch: Tensor | None) -> None:
-        """Per-head gradients by vmap(grad)."""
+        """Per-head gradients by vmap(grad), with priors that are not learned where they were."""
+        for name, value in self.fixed.items():
+            self.flat.values[name].copy_(value)
         features = self.features if batch is None else self.features[..., batch, :]
         labels = self.labels if batch is None else self.labels[:, batch]
         gradients = self._gradient(self.flat.values, features, labels)
         for name, value in gradients.items():
             self.flat.gradients[name].copy_(value)
+
+    def trained(self) -> dict[str, Tensor]:
+        """The current parameters, and the priors that are not learned."""
+        return {**self.flat.values, **self.fixed}
 
     def _loss_of_one(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
         logits = functional_call(self.architecture, parameters, (features,))
@@ -362,6 +370,14 @@ class _FunctionalGradient(_HeadGradient):
         else:
             losses = self.loss(logits, labels)
         return (losses * (1 / len(labels))).sum()
+
+
+def _fixed_priors(architecture: nn.Module) -> list[str]:
+    """Names of the priors of mixtures that do not learn them."""
+    mixtures = ((name, one) for name, one in architecture.named_modules() if isinstance(one, GaussianMixture))
+    return [
+        f"{name}.log_priors" if name else "log_priors" for name, one in mixtures if not one.learned_priors
+    ]
 
 
 def _descend(

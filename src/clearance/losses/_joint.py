@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from clearance._processes import process_count
+
 
 def check_features(features: Tensor, labels: Tensor) -> None:
     """Raise ValueError unless features are (B, D), a row for each label."""
@@ -27,10 +29,10 @@ def joint_batch(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, float
     >>> joint_batch(torch.ones(2, 1), torch.tensor([0, 1]))[2]
     1.0
     """
-    alone = not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1)
-    if alone or not (torch.is_grad_enabled() and features.requires_grad):
+    count = process_count()
+    if count == 1 or not (torch.is_grad_enabled() and features.requires_grad):
         return features, labels, 1.0
-    rank, count = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
     sizes = [labels.new_zeros(1) for _ in range(count)]
     dist.all_gather(sizes, labels.new_full((1,), len(labels)))
     shares = [int(size) for size in sizes]

@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
+from clearance._processes import process_count
 from clearance.heads.gaussian_mixture import own_half_distance
 from clearance.losses._loss import Loss, check_labels
 from clearance.losses.cross_entropy import with_cross_entropy
@@ -32,7 +33,7 @@ def centre_shift(features: Tensor, labels: Tensor, centres: Tensor) -> Tensor:
     counts = torch.bincount(rows, minlength=classes + 1)[:classes].to(centres.dtype)
     offsets = centres[labels] - features.to(centres.dtype)
     sums = centres.new_zeros(classes + 1, centres.shape[1]).index_add_(0, rows, offsets)[:classes]
-    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+    if process_count() > 1:
         both = torch.cat([sums, counts[:, None]], dim=1)
         dist.all_reduce(both)
         sums, counts = both[:, :-1], both[:, -1]

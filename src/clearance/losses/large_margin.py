@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative, check_positive
 from clearance._first_order import first_order_distance
 from clearance._precision import at_least_float32
+from clearance._processes import process_count
 from clearance.losses._loss import Loss, check_labels
 from clearance.losses.cross_entropy import cross_entropy
 from clearance.losses.margins import (
@@ -451,9 +452,9 @@ class LayerMargins(nn.Module):
         if not self._seen:
             return
         seen = torch.stack(self._seen).mean(dim=0).to(self.total)
-        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        if process_count() > 1:
             dist.all_reduce(seen)
-            seen /= dist.get_world_size()
+            seen /= process_count()
         for place, layer in enumerate(self._layers):
             if isinstance(layer, GammaQuantile) and int(self.batches) < layer.batches:
                 self.total[place] += seen[place]

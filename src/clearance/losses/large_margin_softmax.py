@@ -92,12 +92,9 @@ class LargeMarginSoftmaxLoss(Loss):
 
     @property
     def _without_steps(self) -> str | None:  # type: ignore[override]
-        scheduled = "steps" in self._buffers
-        return (
-            f"the weight of softmax is still {self.current_softmax_weight:g}, as at the start"
-            if scheduled
-            else None
-        )
+        if "steps" not in self._buffers:
+            return None
+        return f"the weight of softmax is still {self.current_softmax_weight:g}, as at the start"
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """One term, ``large_margin_softmax``."""

@@ -25,8 +25,8 @@ def recalibrate_batch_norm(model: Classifier, data: ImageSet, batch_size: int = 
     variances, all batches alike, under the current weights. During training they lag behind the
     weights, and depend on the most recent batches.
 
-    Weights and head are unchanged; without batch normalisation nothing happens. `data` are the training images,
-    without augmentation, in batches of at least 2 in a fixed order, of equal size up to one image.
+    Weights, head and frozen layers are unchanged; without batch normalisation nothing happens. `data` are the training
+    images, without augmentation, in batches of at least 2 in a fixed order, of equal size up to one image.
 
     Raises:
         ValueError: If `batch_size` is below 2, or `data` holds one image: a variance needs two.
@@ -41,7 +41,8 @@ def recalibrate_batch_norm(model: Classifier, data: ImageSet, batch_size: int = 
     True
     """
     check_count("batch_size", batch_size, minimum=2)
-    layers = _tracking_layers(model.extractor)
+    kept = frozen_layers(model.extractor)
+    layers = [layer for layer in _tracking_layers(model.extractor) if layer not in kept]
     if not layers:
         return
     if len(data) < 2:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from clearance._checks import check_count, check_fraction, check_non_negative
 from clearance._processes import average_gradients, copy_from_first, own_stream
 from clearance._rng import generator
+from clearance.attacks.foreign import ForeignAttack
 from clearance.data.intake import open_images
 from clearance.losses._loss import Loss
 from clearance.losses.cross_entropy import CrossEntropyLoss
@@ -97,6 +98,11 @@ class EndToEnd(WayOfTraining):
             raise ValueError(
                 "`adversarial_rise` must be 0 without an attack that is a dataclass with a field `epsilon`, as those "
                 f"of clearance.attacks are; got {self.adversarial_rise} with {type(self.adversarial).__name__}."
+            )
+        if self.adversarial_rise and isinstance(self.adversarial, ForeignAttack):
+            raise ValueError(
+                "`adversarial_rise` must be 0 with `as_attack`, whose function keeps its own radius; got "
+                f"{self.adversarial_rise}. Give an attack of clearance.attacks."
             )
 
     def generators(self, seed: int) -> dict[str, torch.Generator]:
@@ -210,6 +216,8 @@ def attacked_images(attack: Attack, model: nn.Module, images: Tensor, labels: Te
     """
     with in_evaluation_mode(model):
         found = _changed(attack, model, images, labels).detach()
+        if bool(found.isnan().any()) and not bool(model(images).isfinite().all()):  # training has diverged
+            return images
     _check_images(found, images)
     return found.to(images)
 

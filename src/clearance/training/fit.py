@@ -4,7 +4,7 @@ import logging
 import math
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -626,30 +626,6 @@ def untrained_reason(
     return None
 
 
-def limit_gradients(
-    optimizer: Optimizer, parameters: Sequence[nn.Parameter], clip_norm: float | None
-) -> None:
-    """Clip the norm of the whole gradient before each step of `optimizer`."""
-    if clip_norm is not None:
-
-        def clip(*_: Any) -> None:
-            nn.utils.clip_grad_norm_(parameters, clip_norm)
-
-        optimizer.register_step_pre_hook(clip)
-
-
-def limit_weights(optimizer: Optimizer, parameters: Sequence[nn.Parameter], max_norm: float | None) -> None:
-    """Bound every unit's incoming weights after each step of `optimizer`."""
-    if max_norm is not None:
-
-        def bound(*_: Any) -> None:
-            for parameter in parameters:
-                if parameter.ndim > 1:
-                    bound_rows(parameter, max_norm)
-
-        optimizer.register_step_post_hook(bound)
-
-
 @torch.no_grad()
 def bound_rows(weight: Tensor, max_norm: float) -> None:
     """Rescale, in place, every unit whose incoming weights (a row, or a filter) have a norm above max_norm.
@@ -752,7 +728,7 @@ def fit(
     data = open_images(train).to(place)
     sets = _validation_sets(validation, data, place)
     model.to(place)
-    way.loss.to(place)
+    way.loss.train().to(place)
     way.loss._watch_anew()
     _say_whose_state(way.loss, model)
     stepper = _stepper(model, way, optimizer, limits)
@@ -841,11 +817,25 @@ def _stepper(
     stepper = optimizer(moved)
     check_optimizer(stepper, moved)
     stepped = [p for group in stepper.param_groups for p in group["params"]]
-    spread = {"raw_log_variance", "covariance_root"} if isinstance(model.head, GaussianMixture) else set()
-    spreads = {id(value) for name, value in model.head.named_parameters() if name in spread}
-    weights = {id(p) for p in model.parameters() if p.requires_grad} - spreads
-    limit_gradients(stepper, stepped, limits.clip_norm)
-    limit_weights(stepper, [p for p in stepped if id(p) in weights], limits.max_norm)
+    clip_norm, max_norm = limits.clip_norm, limits.max_norm
+    if clip_norm is not None:
+
+        def clip(*_: Any) -> None:
+            nn.utils.clip_grad_norm_(stepped, clip_norm)
+
+        stepper.register_step_pre_hook(clip)
+    if max_norm is not None:
+        mixture = (
+            model.head.parameters() if isinstance(model.head, GaussianMixture) else ()
+        )  # places and spreads
+        units = {id(p) for p in model.parameters() if p.requires_grad} - {id(p) for p in mixture}
+
+        def bound(*_: Any) -> None:
+            for parameter in stepped:
+                if id(parameter) in units and parameter.ndim > 1:
+                    bound_rows(parameter, max_norm)
+
+        stepper.register_step_post_hook(bound)
     return stepper
 
 

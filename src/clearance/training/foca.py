@@ -35,7 +35,12 @@ from clearance.training._way import (
     check_moved,
     check_optimizer,
 )
-from clearance.training.batch_norm import BatchNormPolicy, head_batch_statistics, recalibrate_batch_norm
+from clearance.training.batch_norm import (
+    BatchNormPolicy,
+    frozen_layers,
+    head_batch_statistics,
+    recalibrate_batch_norm,
+)
 
 Mode = Literal["average", "cycle"]
 
@@ -304,7 +309,8 @@ class FOCATraining(Training):
         features = extract_features(self.model, self.data)
         self._warn_of_runaway(features)
         if isinstance(self.model.head, GaussianMixture):
-            self.model.head.fit_statistics(features, self.data.labels)
+            if bool(features.isfinite().all()):  # of others nothing can be fitted: training has diverged
+                self.model.head.fit_statistics(features, self.data.labels)
             return
         generator = self.generators["final_head"]
         fresh = HeadStack.initialised(self.model.head, 1, generator)
@@ -403,8 +409,11 @@ class FOCATraining(Training):
             )
 
     def _warn_of_evaluation_mode(self) -> None:
-        if not self._warned_of_mode and any(
-            not one.training and one.track_running_stats
+        if self._warned_of_mode:
+            return
+        kept = frozen_layers(self.model.extractor)
+        if any(
+            not one.training and one.track_running_stats and one not in kept
             for one in self.model.extractor.modules()
             if isinstance(one, nn.modules.batchnorm._BatchNorm)
         ):

@@ -82,6 +82,10 @@ class TRADES(Attack):
 
     def _search(self, batch: Batch, *, persist: bool) -> Tensor:
         del persist  # a wrong image is moved on: the prediction is what counts
+        if batch.targets is not None:
+            raise ValueError(
+                "`targets` must be None: TRADES moves the prediction away from itself, and to no class."
+            )
 
         def value(logits: Tensor, rows: slice) -> Tensor:
             return divergence(batch.logits[rows], logits)

@@ -28,7 +28,8 @@ class GradientHeads:
     Dividing by s makes step and penalty follow the scale of the features: features times c, with c in the
     next layer, are the same model and get the same heads. The least unit, which FOCA takes from the features
     it starts with, prevents features from vanishing: below it heads become less confident, so the loss asks for
-    larger features. Without it, confident and wrong heads would shrink the features to 0.
+    larger features. Without it, confident and wrong heads would shrink the features to 0. A head whose first layer is
+    not linear, such as a Gaussian mixture, is trained on features as they are: it follows no scale.
 
     Args:
         training: Steps, step size, momentum and penalty. The paper uses 32 steps on CIFAR-10 and does not give
@@ -73,7 +74,7 @@ class GradientHeads:
         """
         stack = HeadStack.initialised(architecture, len(features), generator, self.init_std)
         return train_on_unit_scale(
-            stack, features, labels, self.training, loss=self.loss, least_unit=least_unit
+            stack, features, labels, self.training, loss=self.loss, generator=generator, least_unit=least_unit
         )
 
 
