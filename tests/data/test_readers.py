@@ -5,6 +5,7 @@ import io
 import struct
 import tracemalloc
 import zipfile
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from PIL import Image
 from sklearn.datasets import load_digits, load_sample_image
 
 from clearance.data import Preprocessing
-from clearance.data.cifar import read_cifar10, read_cifar100
+from clearance.data.cifar import read_cifar
 from clearance.data.digits import read_digits
 from clearance.data.folder import open_folder
 from clearance.data.idx import read_idx
@@ -72,7 +73,7 @@ def test_cifar10(tmp_path, inner):
     for batch in range(5):
         records = [cifar_record([9 - 2 * batch - i], 2 * batch + i) for i in range(2)]
         (folder / f"data_batch_{batch + 1}.bin").write_bytes(b"".join(records))
-    data = read_cifar10(tmp_path, "train")
+    data = read_cifar(tmp_path, "train")
     assert data.shape == (3, 32, 32)
     assert data.labels.tolist() == list(range(9, -1, -1))
     assert (data.images[:, 1, 2, 5] * 255).round().tolist() == list(range(10))
@@ -82,7 +83,7 @@ def test_cifar10(tmp_path, inner):
 
 def test_cifar10_test_is_its_own_file(tmp_path):
     (tmp_path / "test_batch.bin").write_bytes(b"".join(cifar_record([k], k) for k in range(10)))
-    assert len(read_cifar10(tmp_path, "test")) == 10
+    assert len(read_cifar(tmp_path, "test")) == 10
 
 
 @pytest.mark.parametrize("inner", [".", "cifar-100-binary"])
@@ -91,7 +92,7 @@ def test_cifar100_has_fine_labels(tmp_path, inner):
     folder.mkdir(exist_ok=True)
     records = b"".join(cifar_record([(k * 7) % 20, k], k) for k in range(100))
     (folder / "test.bin").write_bytes(records)
-    fine = read_cifar100(tmp_path, "test")
+    fine = read_cifar(tmp_path, "test", "cifar100")
     assert fine.labels.tolist() == list(range(100))
     assert (fine.class_count, fine.classes[0], fine.classes[99]) == (100, "apple", "worm")
     assert (fine.images[:, 1, 2, 5] * 255).round().tolist() == list(range(100))
@@ -268,8 +269,8 @@ def one_class(folder):
 FILES = {
     "digits' split": (lambda _: read_digits("tset"), "got 'tset'. Did you mean 'test'?"),
     "idx split": (lambda p: read_idx(p, "val"), "`split` must be one of 'train', 'test'; got 'val'"),
-    "cifar10 split": (lambda p: read_cifar10(p, "val"), "`split` must be one of"),
-    "cifar100 split": (lambda p: read_cifar100(p, "val"), "`split` must be one of"),
+    "cifar10 split": (lambda p: read_cifar(p, "val"), "`split` must be one of"),
+    "cifar100 split": (lambda p: read_cifar(p, "val", "cifar100"), "`split` must be one of"),
     "idx magic": (lambda p: idx(p, magic=2049), r"magic number 2051 .* got 2049"),
     "idx label magic": (lambda p: idx(p, label_magic=2051), r"magic number 2049 .* got 2051"),
     "idx truncated": (lambda p: idx(p, pixels=17), r"is truncated: sizes \[2, 3, 3\] make 34 bytes; got 33"),
@@ -288,20 +289,20 @@ FILES = {
     ),
     "gzip no gzip": (lambda p: idx(p, pack=lambda b: b), "truncated or not a gzip file"),
     "cifar10 length": (
-        lambda p: cifar(p, read_cifar10, "test_batch.bin", bytes(3072)),
+        lambda p: cifar(p, read_cifar, "test_batch.bin", bytes(3072)),
         "whole number of 3073-byte images long; got 3072 bytes",
     ),
     "cifar100 length": (
-        lambda p: cifar(p, read_cifar100, "test.bin", bytes(3 * 3073)),
+        lambda p: cifar(p, partial(read_cifar, name="cifar100"), "test.bin", bytes(3 * 3073)),
         "whole number of 3074-byte images long; got 9219 bytes",
     ),
-    "cifar10 empty": (lambda p: cifar(p, read_cifar10, "test_batch.bin", b""), "got 0 bytes"),
+    "cifar10 empty": (lambda p: cifar(p, read_cifar, "test_batch.bin", b""), "got 0 bytes"),
     "cifar10 label": (
-        lambda p: cifar(p, read_cifar10, "test_batch.bin", b"\x0a" + bytes(3072)),
+        lambda p: cifar(p, read_cifar, "test_batch.bin", b"\x0a" + bytes(3072)),
         "there are 10 classes; got labels from 10 to 10",
     ),
     "cifar10 class": (
-        lambda p: cifar(p, read_cifar10, "test_batch.bin", bytes(3073)),
+        lambda p: cifar(p, read_cifar, "test_batch.bin", bytes(3073)),
         r"\(9 of 10 classes\)",
     ),
     "npz that claims 47 GB": (
@@ -365,10 +366,13 @@ FILES = {
 MISSING = {
     "idx": (lambda p: read_idx(p, "test"), r"no file t10k-images-idx3-ubyte\.gz or .* looked in .*raw"),
     "cifar10": (
-        lambda p: read_cifar10(p, "train"),
+        lambda p: read_cifar(p, "train"),
         r"no file data_batch_1\.bin; looked in .*cifar-10-batches-bin",
     ),
-    "cifar100": (lambda p: read_cifar100(p, "test"), r"no file test\.bin; looked in .*cifar-100-binary"),
+    "cifar100": (
+        lambda p: read_cifar(p, "test", "cifar100"),
+        r"no file test\.bin; looked in .*cifar-100-binary",
+    ),
     "npz": (lambda p: read_npz(p / "toy.npz"), r"no file .*toy\.npz"),
     "folder": (lambda p: open_folder(p / "pets"), "no folder .*pets"),
     "folder of nothing": (open_folder, "must hold one folder of pictures for each class"),

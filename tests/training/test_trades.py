@@ -106,4 +106,4 @@ def test_both_ways_learn_the_digits_and_withstand_more_than_plain_training():
 def test_targets_are_refused(make_model, data):
     images, labels = data.batch(torch.arange(4))
     with pytest.raises(ValueError, match="`targets` must be None"):
-        TRADES(0.1)(make_model().eval(), images, labels, (labels + 1) % 3)
+        TRADES(0.1).perturbed(make_model().eval(), images, labels, (labels + 1) % 3)

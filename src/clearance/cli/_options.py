@@ -109,7 +109,7 @@ def chosen_recipe(
         check_choice("method", name, known)
     if methods:
         settings = start.audit_settings.values() if keep_sources else ()
-        sources = [one["source"] for one in settings if one.get("source") in known]
+        sources = [one["source"] for one in settings if str(one.get("source")) in known]
         start = dataclasses.replace(start, methods={name: known[name] for name in (*methods, *sources)})
     given = {name: value for name, value in changes.items() if value is not None}
     if "epochs" in given:

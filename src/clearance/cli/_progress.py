@@ -45,7 +45,7 @@ class _Lines:
         """Print the run that ended and an estimate of the remaining time."""
         kind = event["event"]
         if kind == "note":
-            self.console.print(f"{piece.title}: {event['text']}")
+            self.console.print(f"{piece.title}: {event['text']}", soft_wrap=True)
         if kind == "step":
             self.shares[piece.folder] = TRAINING_SHARE * event["step"] / event["steps"]
         elif kind == "audit":
@@ -66,7 +66,7 @@ class _Lines:
             if done and self.ended < self.runs:
                 left = (time.monotonic() - self.began) / done * (self.runs - self.kept - done)
                 rest = f", about {left:.0f} s left"
-        self.console.print(f"{count}  {piece.title}: {outcome}{rest}")
+        self.console.print(f"{count}  {piece.title}: {outcome}{rest}", soft_wrap=True)
 
 
 class _Picture:

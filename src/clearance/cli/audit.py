@@ -272,6 +272,9 @@ class AuditCommand:
         from clearance.experiments.audit_progress import shown
         from clearance.experiments.engines import one_thread
 
+        audits = None if self.audits is None else split_names(self.audits)
+        if audits == ():
+            raise ValueError("--audits must name at least one; got none. `clearance list` shows them.")
         source = self._source()
 
         def say(line: str) -> None:
@@ -288,7 +291,7 @@ class AuditCommand:
             one_thread() if self._is_demo() else nullcontext(),
         ):
             request = AuditRequest(
-                split_names(self.audits) or None,
+                audits,
                 audit_settings(self.settings),
                 self.images,
                 self.budget,
@@ -336,7 +339,7 @@ class AuditCommand:
         from clearance.experiments.audit import RunFolder
 
         refuse(self, OF_MODELS, "a run's directory, with its own weights and images")
-        return RunFolder(self.model, self.unknown, self.root, self.cache)
+        return RunFolder(self.model, self.unknown, self.root, self.cache, self.device)
 
     def _outside(self) -> "OutsideModel":
         from clearance.experiments.outside import OutsideModel
@@ -380,7 +383,7 @@ class AuditCommand:
 
 
 _OF_INPUT = ("size", "crop", "interpolation", "mean", "std", "head", "module", "expect_accuracy")
-OF_MODELS = ("weights", "weights_entry", "train", "test", "split", *_OF_INPUT)
+OF_MODELS = ("weights", "weights_entry", "train", "test", "split", *_OF_INPUT, "black_box")
 OF_AUDITS = ("unknown", "slices", "images", "budget", "audits", "settings", "cache", "root", "seed")
 _IMAGES = ("train", "test", "unknown")
 _FILES = ("split", "slices", "weights")
@@ -478,7 +481,7 @@ def refuse(options: "AuditCommand", names: Sequence[str], taken_as: str) -> None
     Raises:
         ValueError: If one was given.
     """
-    given = [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None]
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) not in (None, False)]
     if not given:
         return
     if Path(options.model).suffix == ".py" and Path(options.model).is_file():

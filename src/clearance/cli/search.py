@@ -4,7 +4,7 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clearance.cli._options import OptionalCount, OptionalPath, OptionalText
 
@@ -140,15 +140,21 @@ def _saved(trials: "list[Trial]", out: str) -> str:
 
 
 def _as_yaml(trials: "list[Trial]", recipe: "Recipe", criterion: str) -> str:
-    """The chosen settings in a recipe file's form: changes to the methods of these names."""
+    """The chosen settings in a recipe file's form: changes to Clearance's methods, and whole methods of the caller."""
     import yaml
 
+    from clearance.experiments.method import Method
+    from clearance.experiments.recipe import to_tree, tuned_recipe
     from clearance.experiments.search import best_trial
 
-    chosen: dict[str, dict[str, float]] = {}
+    known, unset = tuned_recipe(recipe.dataset).methods, to_tree(Method())
+    chosen: dict[str, dict[str, Any]] = {}
     for name, method in recipe.methods.items():
         found = best_trial(trials, name, criterion)
-        chosen[name] = {"lr": found.lr} | ({"per_class": found.per_class} if method.way == "foca" else {})
+        own = {key: value for key, value in to_tree(method).items() if value != unset[key]}
+        given = {} if method == known.get(name) else {"base": "none", **own}
+        per_class = {"per_class": found.per_class} if method.way == "foca" else {}
+        chosen[name] = {**given, "lr": found.lr, **per_class}
     return yaml.safe_dump({"methods": chosen}, sort_keys=False).rstrip()
 
 

@@ -1,6 +1,5 @@
 """CIFAR-10 and CIFAR-100 in their binary version: label bytes, then the red, green and blue planes."""
 
-from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -26,17 +25,26 @@ _CIFAR100_FINE = tuple(_FINE_NAMES.split())
 
 _SIDE = 32
 _PIXELS = 3 * _SIDE * _SIDE
-_CIFAR10_FILES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
-_CIFAR100_FILES = {"train": ("train.bin",), "test": ("test.bin",)}
+# folder, files of each split, bytes of labels before the pixels (the last is the class), classes
+_FORMS: dict[str, tuple[str, dict[str, tuple[str, ...]], int, tuple[str, ...]]] = {
+    "cifar10": (
+        "cifar-10-batches-bin",
+        {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)},
+        1,
+        _CIFAR10,
+    ),
+    "cifar100": ("cifar-100-binary", {"train": ("train.bin",), "test": ("test.bin",)}, 2, _CIFAR100_FINE),
+}
 
 
-def read_cifar10(root: str | PathLike[str], split: str) -> ImageSet:
-    """CIFAR-10 from ``data_batch_1.bin`` to ``data_batch_5.bin``, or ``test_batch.bin``.
+def read_cifar(root: str | PathLike[str], split: str, name: str = "cifar10") -> ImageSet:
+    """CIFAR-10, or CIFAR-100 with its 100 fine classes, in the binary version.
 
-    Source: Krizhevsky 2009, *Learning multiple layers of features from tiny images*; the "binary version".
-    The pickled version is not read: unpickling can run any code.
+    Source: Krizhevsky 2009, *Learning multiple layers of features from tiny images*. The pickled version is not
+    read: unpickling can run any code.
 
-    `root` has the files, or holds ``cifar-10-batches-bin``; `split` is ``"train"`` or ``"test"``.
+    `root` has the files, or holds ``cifar-10-batches-bin`` or ``cifar-100-binary``; `split` is ``"train"`` or
+    ``"test"``, `name` ``"cifar10"`` or ``"cifar100"``.
 
     Shapes:
         images (50000 or 10000, 3, 32, 32), bytes divided by 255.
@@ -49,47 +57,16 @@ def read_cifar10(root: str | PathLike[str], split: str) -> ImageSet:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     records = b"".join(bytes([label]) + bytes(_PIXELS) for label in range(10))
     ...     _ = Path(folder, "test_batch.bin").write_bytes(records)
-    ...     read_cifar10(folder, "test")
+    ...     read_cifar(folder, "test")
     ImageSet('cifar10', 10 images of shape (3, 32, 32), 10 classes)
     """
-    check_choice("split", split, _CIFAR10_FILES)
-    images, labels = _read(Path(root), "cifar-10-batches-bin", _CIFAR10_FILES[split], label_bytes=1)
-    return ImageSet(as_pixels(images), as_labels(labels[:, 0]), _CIFAR10, name="cifar10")
-
-
-def read_cifar100(root: str | PathLike[str], split: str) -> ImageSet:
-    """CIFAR-100 from ``train.bin`` or ``test.bin``, with its 100 fine classes.
-
-    Source: as CIFAR-10. Each record holds the coarse label, the fine label, then the pixels.
-
-    `root` has the files, or holds ``cifar-100-binary``; `split` is ``"train"`` or ``"test"``.
-
-    Shapes:
-        images (50000 or 10000, 3, 32, 32), bytes divided by 255.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If `split` is another word, or a file is not a whole number of images long.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     records = b"".join(bytes([fine // 5, fine]) + bytes(_PIXELS) for fine in range(100))
-    ...     _ = Path(folder, "test.bin").write_bytes(records)
-    ...     read_cifar100(folder, "test")
-    ImageSet('cifar100', 100 images of shape (3, 32, 32), 100 classes)
-    """
-    check_choice("split", split, _CIFAR100_FILES)
-    images, both = _read(Path(root), "cifar-100-binary", _CIFAR100_FILES[split], label_bytes=2)
-    return ImageSet(as_pixels(images), as_labels(both[:, 1]), _CIFAR100_FINE, name="cifar100")
-
-
-def _read(
-    root: Path, inner: str, files: Sequence[str], label_bytes: int
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Images (N, 32, 32, 3) and labels (N, label_bytes), uint8, file after file."""
-    records = np.concatenate([_records(_found(root, inner, file), label_bytes) for file in files])
+    inner, files, label_bytes, classes = _FORMS[name]
+    check_choice("split", split, files)
+    records = np.concatenate(
+        [_records(_found(Path(root), inner, file), label_bytes) for file in files[split]]
+    )
     images = records[:, label_bytes:].reshape(-1, 3, _SIDE, _SIDE).transpose(0, 2, 3, 1)
-    return images, records[:, :label_bytes]
+    return ImageSet(as_pixels(images), as_labels(records[:, label_bytes - 1]), classes, name=name)
 
 
 def _found(root: Path, inner: str, name: str) -> Path:

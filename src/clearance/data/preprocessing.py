@@ -184,18 +184,30 @@ def _processor(source: Any) -> Preprocessing | None:
         return None
     if _get(source, "do_normalize") is False:
         mean, std = [0.0] * len(mean), [1.0] * len(std)
+    elif _get(source, "include_top"):  # EfficientNet divides by std twice
+        std = [value**2 for value in std]
     factor = _get(source, "rescale_factor")
     if factor and abs(255 * factor - 1) > _SLACK:  # not bytes to [0, 1]; mean and std are of what it gives
         mean, std = ([value / (255 * factor) for value in values] for values in (mean, std))
     size = _get(source, "size") if _get(source, "do_resize") is not False else None
     resized, squash = _side(size), _is_squashed(size)
     cropped = _side(_get(source, "crop_size")) if _get(source, "do_center_crop") is not False else None
-    crop = _get(source, "crop_pct")
-    if resized is not None and crop and cropped is None:  # ConvNeXt: `size` is the side after the crop
-        return _made(
-            mean, std, resized, short_side_of(resized, float(crop)), _get(source, "resample"), squash
-        )
-    return _made(mean, std, cropped or resized, resized, _get(source, "resample"), squash)
+    crop, kept = _get(source, "crop_pct"), cropped or resized
+    if resized is not None and crop:  # `size` is the side after the crop
+        squash = squash or (cropped is None and resized >= _CONVNEXT_SQUASHES)
+        resized = resized if squash else short_side_of(resized, float(crop))
+    elif resized is not None and not squash and _kind(source).startswith("Levit"):
+        resized = int(resized * 256 / 224)
+    return _made(mean, std, kept, resized, _get(source, "resample"), squash)
+
+
+_CONVNEXT_SQUASHES = 384  # from this side on its processor cuts nothing off
+
+
+def _kind(source: Any) -> str:
+    """The name of a processor's class, from its file or itself."""
+    named = _get(source, "image_processor_type") or _get(source, "feature_extractor_type")
+    return str(named or type(source).__name__)
 
 
 def _preset(source: Any) -> Preprocessing | None:

@@ -46,7 +46,7 @@ from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.saved import load_run
 from clearance.experiments.spread import spread_over
 from clearance.models import Classifier
-from clearance.models._running import device_of, evaluating, in_float32
+from clearance.models._running import device_named, device_of, evaluating, in_float32
 from clearance.models.black_box import lacks
 from clearance.models.classifier import check_classifier, check_logits
 from clearance.models.features import answered
@@ -119,7 +119,8 @@ def audit(
         engine: Where attacks, searches for the nearest mistake, boundary distances and features are computed, in parts
             of a fixed number of images: a number of local processes, or any ``concurrent.futures.Executor``. Numbers
             are those of one process with one thread, to the bit, on the same kind of machine. The model must be
-            importable there, or picklable. None is this process.
+            importable there, or picklable. None is this process, or all that train together under torchrun: then
+            each of them must call this function.
 
     If the model keeps the names of its classes (`id2label` of a Hugging Face model), its outputs are matched with the
     classes of the images by name.
@@ -336,12 +337,14 @@ class RunFolder:
         unknown: Out-of-distribution images.
         root: The folder of datasets' files, if it has moved.
         cache: Folder for decoded pictures.
+        device: The name of the model's.
     """
 
     folder: str | Path
     unknown: Any = None
     root: str | None = None
     cache: Path | None = None
+    device: str = "cpu"
 
     @property
     def name(self) -> str:
@@ -372,7 +375,8 @@ class RunFolder:
             data, folder.resolve().parent, unknown=others, images=request.images, slices=request.slices
         )
         seed = run.seed if request.seed is None else request.seed
-        return Target(run.model, data, ready, seed, run.method, sources=asked.sources)
+        model = run.model.to(device_named(self.device))
+        return Target(model, data, ready, seed, run.method, sources=asked.sources)
 
 
 def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> Card:

@@ -36,11 +36,11 @@ DATASETS = {
         "clearance.data.idx:read_idx", "clothes: 28x28, 60,000 + 10,000, IDX files under --root"
     ),
     "cifar10": Entry(
-        "clearance.data.cifar:read_cifar10",
+        "clearance.data.cifar:read_cifar",
         "photographs: 32x32x3, 50,000 + 10,000, binary files under --root",
     ),
     "cifar100": Entry(
-        "clearance.data.cifar:read_cifar100", "the same with 100 classes, binary files under --root"
+        "clearance.data.cifar:read_cifar", "the same with 100 classes, binary files under --root"
     ),
     "folder:PATH": Entry(
         "clearance.data.folder:open_folder",

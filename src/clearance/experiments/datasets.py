@@ -55,7 +55,7 @@ def load_dataset(
     folder = Path(root).expanduser()
     folder = folder / name if (folder / name).is_dir() else folder
     reader = resolve("dataset", name, DATASETS)
-    return reader(folder, split, name) if name in ("mnist", "fashion-mnist") else reader(folder, split)
+    return reader(folder, split, name)
 
 
 def open_split(

@@ -29,8 +29,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from clearance._checks import check_count
+
 if TYPE_CHECKING:
     from clearance.runs.remote import RemoteRuns
+
+
+ONE_TASK = threading.Lock()  # of a process: torch's random state and its number of threads are the process's
 
 
 @contextlib.contextmanager
@@ -546,7 +551,10 @@ def on_processes(engine: Executor | int, *, fresh: bool = True) -> AbstractConte
     ...     engine.submit(len, "four").result()
     4
     """
-    return Processes(engine, fresh=fresh) if isinstance(engine, int) else contextlib.nullcontext(engine)
+    if not isinstance(engine, int):
+        return contextlib.nullcontext(engine)
+    check_count("engine", engine)
+    return Processes(engine, fresh=fresh)
 
 
 def default_jobs() -> int:

@@ -26,6 +26,7 @@ from filelock import FileLock
 
 from clearance.experiments.build import RunData, build_data
 from clearance.experiments.engines import (
+    ONE_TASK,
     SUBMISSIONS,
     LostError,
     Processes,
@@ -406,7 +407,7 @@ def run_task(
     notes = _Notes(say)
     logging.getLogger().addHandler(notes)
     try:
-        with one_thread():
+        with ONE_TASK, one_thread():
             return _run(
                 plan,
                 build_data(plan.recipe) if data is None else data,

@@ -80,6 +80,12 @@ def report_of(
         settings["audits_left_out_command"] = (
             command  # finished runs are read back, failed audits tried again
         )
+    shown = {one.measurement.audit for found in kept for one in found.records}
+    shown |= {one.exhibit.audit for found in kept for one in found.exhibits}
+    shown |= {left.audit for found in kept for left in found.left_out}
+    asked = (AuditPlan.of_recipe(recipe) if audits is None else audits).names
+    if shown and (without := [name for name in asked if name not in shown]):
+        settings["audits_without_numbers"] = without
     return report_with(settings, kept, command)
 
 

@@ -156,6 +156,8 @@ class Recipe:
         check_fraction("validation", self.validation, open_above=True)
         for name in ("augment_pad", "augment_cutout"):
             check_count(name, getattr(self, name), minimum=0)
+        for number in self.left_out:
+            check_count("left_out", number, minimum=0)
         if self.steps is not None:
             check_count("steps", self.steps)
         if self.samples is not None:

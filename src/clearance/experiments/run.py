@@ -471,6 +471,10 @@ def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings 
     Raises:
         ValueError: If its trained weights, or what was logged, are missing or damaged.
     """
+    if (
+        plan.way is not None or plan.model is not None
+    ):  # of these a folder's name says nothing; `fit` knows them
+        return None
     if not (directory / plan.folder / FINDINGS).exists():
         return None
     return _kept(plan, drawn_data(plan.recipe, data, plan.seed), directory)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearance._rng import derived_seed
-from clearance.data import ImageSet
+from clearance.data import ImageSet, StoredImageSet
 from clearance.experiments.build import RunData, build_data, build_way, drawn_data
 from clearance.experiments.catalogue import MODELS, resolve
 from clearance.experiments.method import Method, NetworkSettings
@@ -21,7 +21,7 @@ from clearance.heads import (
 )
 from clearance.models import Classifier
 from clearance.models._running import with_channels_last
-from clearance.runs import read_file, read_result
+from clearance.runs import read_file, read_fingerprint, read_result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +32,23 @@ class SavedRun:
     recipe: Recipe
     method: str
     seed: int
+    trained_on: str
 
     def data(self, root: str | None = None) -> RunData:
-        """The images that it was trained and measured on; `root` is their folder, if it has moved."""
+        """The images that it was trained and measured on; `root` is their folder, if it has moved.
+
+        Raises:
+            ValueError: If a dataset of that name has other training images: the run was given its own.
+        """
         moved = self.recipe if root is None else dataclasses.replace(self.recipe, root=root)
-        return drawn_data(moved, build_data(moved), self.seed)
+        found = drawn_data(moved, build_data(moved), self.seed)
+        named = ":" not in self.recipe.dataset  # pictures of a folder may be decoded otherwise elsewhere
+        if named and self.trained_on != found.train.digest():
+            raise ValueError(
+                f"the images must be those that the run was trained on; got others called {self.recipe.dataset!r}. "
+                "In Python: clearance.audit(clearance.load_model(RUN), train=..., test=...)."
+            )
+        return found
 
 
 def load_run(run_dir: str | Path) -> SavedRun:
@@ -75,7 +87,11 @@ def load_run(run_dir: str | Path) -> SavedRun:
         model = empty_model(facts["model"], method, tuple(facts["shape"]), len(facts["classes"]))
         model.load_state_dict(kept)
         found = SavedRun(
-            model.eval(), from_tree(facts["recipe"], FACTS), str(facts["name"]), int(facts["seed"])
+            model.eval(),
+            from_tree(facts["recipe"], FACTS),
+            str(facts["name"]),
+            int(facts["seed"]),
+            str(read_fingerprint(folder)["train"]),
         )
     except _DAMAGE as error:
         raise _damaged(folder, error) from error
@@ -144,9 +160,23 @@ def build_model(model: str, method: Method, train: ImageSet, seed: int) -> Class
     if (folder := started_from(model)) is not None:
         return _with_priors(trained_model(folder, method, train), method, train)
     fresh = empty_model(model, method, train.shape, train.class_count, seed)
-    fresh.mean.copy_(train.images.mean(dim=(0, 2, 3)).view_as(fresh.mean))
-    fresh.std.copy_(train.images.std(dim=(0, 2, 3)).clamp(min=1e-3).view_as(fresh.std))
+    mean, std = _pixels_of(train)
+    fresh.mean.copy_(mean.view_as(fresh.mean))
+    fresh.std.copy_(std.clamp(min=1e-3).view_as(fresh.std))
     return _with_priors(fresh, method, train)
+
+
+def _pixels_of(train: ImageSet) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of every channel, also of images on disk."""
+    if not isinstance(train, StoredImageSet):
+        return train.images.mean(dim=(0, 2, 3)), train.images.std(dim=(0, 2, 3))
+    channels, height, width = train.shape
+    total, squares = torch.zeros(2, channels, dtype=torch.float64)
+    for images, _ in train.batches(256):
+        total += images.double().sum(dim=(0, 2, 3))
+        squares += images.double().square().sum(dim=(0, 2, 3))
+    count = len(train) * height * width
+    return total / count, ((squares - total.square() / count) / (count - 1)).sqrt()
 
 
 def _with_priors(model: Classifier, method: Method, train: ImageSet) -> Classifier:

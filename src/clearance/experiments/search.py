@@ -9,12 +9,13 @@ from pathlib import Path
 from statistics import fmean, variance
 
 from clearance._checks import check_choice
-from clearance.experiments.build import RunData, build_data
+from clearance.experiments.build import RunData, build_data, check_draws
 from clearance.experiments.engines import on_processes
 from clearance.experiments.grid import Engine, Listener, run_grid
 from clearance.experiments.method import Method
 from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import FAILED_RUN, RunFindings, RunPlan
+from clearance.experiments.saved import check_networks
 from clearance.records import Record
 from clearance.runs.remote import RemoteRuns
 from clearance.vocabulary import Measurement
@@ -174,6 +175,8 @@ def search_settings(
                 break
 
     data = build_data(_held_out(recipe))
+    check_draws(_held_out(recipe), data, range(max(recipe.seeds, finalist_seeds or 0)))
+    check_networks(recipe, data)
     with contextlib.nullcontext() if engine is None else on_processes(engine) as executor:
         widened(short, wanted, executor)
         seeds = max(recipe.seeds, finalist_seeds or 0)

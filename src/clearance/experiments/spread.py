@@ -10,6 +10,7 @@ import torch
 from clearance._processes import from_all, process_count, process_rank
 from clearance.audits._audit import Workers
 from clearance.experiments.engines import (
+    ONE_TASK,
     SUBMISSIONS,
     LostError,
     check_engine,
@@ -102,5 +103,5 @@ def compute(function: Callable[..., Any], /, *arguments: Any) -> Any:
     >>> compute(pow, 2, 3)
     8
     """
-    with one_thread(), torch.no_grad():
+    with ONE_TASK, one_thread(), torch.no_grad():
         return function(*arguments)

@@ -1,6 +1,8 @@
 """What a training loop of another package calls: the loss of a batch, what follows a step, and audits in between."""
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -158,14 +160,25 @@ class Audits:
         """The card of the model after this epoch; audited again only if its weights have changed."""
         weights = digest(model.state_dict().items())
         if weights != self._of:
-            with torch.inference_mode(mode=False), torch.enable_grad(), torch.random.fork_rng():
-                card = audit(model, train=self.train, test=self.test, **self.settings)
+            with (
+                torch.inference_mode(mode=False),
+                torch.enable_grad(),
+                torch.random.fork_rng(),
+                _alone() as engine,
+            ):
+                settings = {"engine": engine, **self.settings}
+                card = audit(model, train=self.train, test=self.test, **settings)
             self.cards[epoch], self._of = card, weights
             if self.folder is not None:
                 card.save(self.folder / f"epoch-{epoch}.html")
             if self.run is not None:
                 card.log_to(self.run, step=epoch)
         return self.cards[max(self.cards)]
+
+
+def _alone() -> AbstractContextManager[Executor | None]:
+    """An engine of this process where several train together, which else would share the audit out among them."""
+    return ThreadPoolExecutor(1) if process_count() > 1 else nullcontext()
 
 
 def classifier_in(module: torch.nn.Module) -> Classifier:
