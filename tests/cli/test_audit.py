@@ -87,3 +87,15 @@ def test_train_keeps_a_model_that_python_loads(home, tmp_path):
     assert re.fullmatch("foca-seed3-[0-9a-f]{8}", folder.name)
     images = cl.load_dataset(f"npz:{home}/world.npz", split="test").images
     assert cl.load_model(folder)(images).shape == (15, 3)
+
+
+def test_options_that_a_run_has_no_use_for_are_refused(compared, home):
+    run_dir = saved_run(home)
+    for words, message in (
+        (["--black-box"], "--black-box is for a model given as MODULE:NAME"),
+        (["--device", "nonsense"], "`device` must be"),
+        (["--audits", ","], "--audits must name at least one; got none"),
+    ):
+        status, _, errors = run("audit", str(run_dir), *words)
+        assert status == 2
+        assert message in " ".join(errors.split())

@@ -1,6 +1,7 @@
 """``clearance search``: what it prints can be put to use."""
 
 import re
+from dataclasses import replace
 
 import yaml
 
@@ -34,3 +35,21 @@ def test_what_was_chosen_is_printed_as_a_recipe_takes_it(monkeypatch, tmp_path):
     (tmp_path / "mine.yaml").write_text(text, "utf-8")
     methods = read_recipe(tmp_path / "mine.yaml").methods
     assert (methods["foca"].lr, methods["foca"].per_class, methods["foca"].way) == (0.025, 3, "foca")
+
+
+def test_what_the_caller_changed_is_printed_too(monkeypatch, tmp_path):
+    given = tmp_path / "given.yaml"
+    given.write_text(
+        "dataset: digits\nmethods: {wide: {base: dropout, hidden: [64]}, plain: {weight_decay: 0.01}}\n"
+    )
+
+    def trials(recipe, *_, **settings):
+        return [Trial(n, 0.2, 1, recipe.epochs, 0.1, 0.01, 0.1, ("finished",)) for n in recipe.methods]
+
+    monkeypatch.setattr(search, "search_settings", trials)
+    status, shown, _ = run("search", "--recipe", str(given), "--out", str(tmp_path / "found"))
+    assert status == 0
+    (text,) = re.findall(r"^methods:\n(?:  .*\n)+", shown, re.MULTILINE)
+    (tmp_path / "chosen.yaml").write_text("dataset: digits\n" + text, "utf-8")
+    before, after = read_recipe(given).methods, read_recipe(tmp_path / "chosen.yaml").methods
+    assert after == {name: replace(method, lr=0.2) for name, method in before.items()}

@@ -111,6 +111,27 @@ def test_other_resizes_keep_the_proportions(name):
     assert not preprocessing_of(FORMS[name][0]).squash
 
 
+OWN_WAYS = {  # what these processors of transformers 4.57 do, to the pixel
+    "ConvNeXt from 384 on": ({"size": {"shortest_edge": 384}, "crop_pct": 0.875}, (384, 384, True)),
+    "PoolFormer": ({"size": {"shortest_edge": 224}, "crop_size": 224, "crop_pct": 0.9}, (224, 248, False)),
+    "LeViT": (
+        {"size": {"shortest_edge": 224}, "crop_size": 224, "image_processor_type": "LevitImageProcessor"},
+        (224, 256, False),
+    ),
+}
+
+
+@pytest.mark.parametrize(("own", "expected"), OWN_WAYS.values(), ids=OWN_WAYS.keys())
+def test_processors_with_a_way_of_their_own(own, expected):
+    found = preprocessing_of({**HF, **own})
+    assert (found.size, found.short_side, found.squash) == expected
+
+
+def test_efficientnets_processor_divides_by_std_twice():
+    found = preprocessing_of({**HF, "size": {"height": 224, "width": 224}, "include_top": True})
+    assert found.std == tuple(value**2 for value in STD)
+
+
 def test_a_resize_to_a_rectangle_is_refused():
     with pytest.raises(
         ValueError, match="must keep the proportions of a picture, or make it square; got 48 x 64"

@@ -574,3 +574,13 @@ def test_findings_on_the_shelf_are_those_of_the_runs(comparison, tmp_path):
     alone = [kept_findings(plan, data, tmp_path) for plan in plans]
     assert found == alone
     assert pickle.loads(pickle.dumps(found)) == copy.deepcopy(found) == alone
+
+
+def test_runs_in_threads_of_one_process_are_those_of_a_process_alone(comparison):
+    methods = {"dropout": Method(hidden=(8,), dropout=0.5)}
+    recipe = dataclasses.replace(comparison, methods=methods, seeds=4)
+    plans, data = plans_of(recipe), build_data(recipe)
+    with ThreadPoolExecutor(4) as threads:
+        found = run_grid(plans, data, None, threads)
+    assert len(records(found)) > 4
+    assert records(found) == records(run_grid(plans, data, None, None))

@@ -148,6 +148,7 @@ def test_an_empty_list_of_methods_takes_the_tuned_ones(written):
         ("epochs: 2.5", "`epochs` must be a whole number"),
         ("seeds: 0", "`seeds` must be a whole number of at least 1"),
         ("seeds: true", "`seeds` must be a whole number"),
+        ("left_out: [cat]", "`left_out` must be a whole number of at least 0; got 'cat'"),
         ("audits: accuracy", "`audits` must be a list"),
         ("size: big", "`size` must be a whole number"),
         ("methods: {mine: {clip_norm: tight}}", "`clip_norm` must be a number"),

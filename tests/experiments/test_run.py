@@ -7,15 +7,19 @@ from typing import ClassVar
 
 import pytest
 import torch
+from torch import nn
 
+from clearance import load_dataset
 from clearance.audits import Audit, Findings
-from clearance.data import Augmentation
+from clearance.data import Augmentation, ImageSet, StoredImageSet
+from clearance.data.stored import write_pixels
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.build import RunData
 from clearance.experiments.grid import plans_of, run_grid
 from clearance.experiments.method import Method
 from clearance.experiments.run import RunPlan, kept_findings, run_method
 from clearance.experiments.saved import build_model, load_model, load_run
+from clearance.losses import CrossEntropyLoss
 from clearance.models import Classifier
 from clearance.training import FOCA, EndToEnd
 from clearance.vocabulary import Outcome
@@ -68,6 +72,35 @@ def test_records_say_whose_they_are(recipe, data):
     (curve,) = [e.exhibit for e in found.exhibits if e.exhibit.audit == "training"]
     assert curve.columns["step"] == [3, 6]
     assert all(loss > 0 for loss in curve.columns["loss"])
+
+
+def test_the_name_of_a_folder_says_nothing_of_the_callers_own_network_or_loss(recipe, data, tmp_path):
+    def own():
+        return Classifier(nn.Flatten(), nn.Linear(64, 3))
+
+    for plan in (
+        RunPlan(recipe(), "plain", 0, model=own),
+        RunPlan(recipe(), "plain", 1, way=EndToEnd(CrossEntropyLoss())),
+    ):
+        run_method(plan, data, tmp_path)
+        assert kept_findings(plan, data, tmp_path) is None
+
+
+def test_images_that_only_share_a_name_are_refused(recipe, data, tmp_path):
+    plan, digits = RunPlan(recipe(dataset="digits"), "plain", 0), load_dataset("digits")
+    run_method(plan, RunData(digits.per_class(2, seed=0), load_dataset("digits", split="test")), tmp_path)
+    with pytest.raises(
+        ValueError, match="must be those that the run was trained on; got others called 'digits'"
+    ):
+        load_run(tmp_path / plan.folder).data()
+
+
+def test_images_on_disk_give_the_same_normalisation(recipe, data, tmp_path):
+    pixels = (255 * data.train.images).round().to(torch.uint8).numpy()
+    train = ImageSet(torch.from_numpy(pixels) / 255, data.train.labels, data.train.classes)
+    stored = StoredImageSet(write_pixels(tmp_path / "a.pixels", list(pixels)), train.labels, train.classes)
+    ours, theirs = (build_model("tiny-cnn", Method(hidden=(8,)), one, 0) for one in (stored, train))
+    torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
 
 
 def test_what_is_finished_is_read_back(recipe, data, tmp_path):

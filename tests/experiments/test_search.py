@@ -281,3 +281,14 @@ def test_the_best_few_are_those_by_the_criterion(searched):
 def test_an_unknown_criterion_is_refused(searched):
     with pytest.raises(ValueError, match=r"`criterion` must be one of .*one_image_error.*got 'loss'"):
         searched({"plain": 0.1, "foca": 0.2}, criterion="loss")
+
+
+def test_what_cannot_be_trained_is_refused_before_any_trial(monkeypatch, data):
+    monkeypatch.setattr(search, "run_grid", None)
+    monkeypatch.setattr(build, "load_dataset", lambda *_, **__: data.train)
+    for changes, message in (
+        ({"model": "vgg16", "methods": {"mine": Method(features=5)}}, "method 'mine'"),
+        ({"samples": 10**6}, "`samples`"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            search.search_settings(Recipe(**changes), Path("unused"), None, lambda *_: None)

@@ -150,6 +150,7 @@ def report():
 def test_from_python_it_is_the_same_words():
     from clearance.data.synthetic import GaussianClasses
     from clearance.experiments.compare import compare
+    from clearance.losses import CrossEntropyLoss
 
     world = GaussianClasses(class_count=3, separation=5.0, noise=0.05)
     given = world.images(8, seed=0), world.images(10, seed=1)
@@ -160,6 +161,8 @@ def test_from_python_it_is_the_same_words():
         compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="train_fraction=0.5,1")
     with pytest.raises(ValueError, match="`sweep` must"):
         compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy"], sweep="hidden=1,2")
+    with pytest.raises(ValueError, match="`sweep` of 'head_noise' does not change mine"):
+        compare({"mine": CrossEntropyLoss()}, *given, sweep="head_noise=0,5")
 
 
 def test_a_failed_audit_says_at_which_value():

@@ -22,6 +22,7 @@ from clearance import LossTerms, Outputs, audit
 from clearance.audits import Accuracy, MinimalPerturbation
 from clearance.data import gaussian_images
 from clearance.heads import MLP, GaussianMixture, HeadTraining
+from clearance.integrations._hosted import Audits
 from clearance.losses import (
     CenterLoss,
     ContrastiveLoss,
@@ -263,6 +264,13 @@ def audited(rank):
     return [repr(one) for one in card.measurements]
 
 
+def audited_by_the_first(rank):
+    """As the callbacks of other packages do: the others go on, and wait for nothing."""
+    train, test = (gaussian_images(class_count=3, per_class=50, shape=(1, 4, 4), seed=seed) for seed in (0, 1))
+    audits = Audits(train, test, 1, None, None, {"audits": ["accuracy", "class_scatter"], "verbose": False})
+    return len(audits.audit(perceptron(0), 1).measurements) if rank == 0 else 0
+
+
 # --------------------------------------------------------------------------------------------- margins
 
 
@@ -341,7 +349,7 @@ def mixtures(rank, count=2):
 
 SCENES = (
     joint, anonymous, anonymous_fit, failing, stopping, refusing, fixed_margins, margins_from_data, wrapped, centres,
-    mixtures, exact, audited,
+    mixtures, exact, audited, audited_by_the_first,
 )  # fmt: skip
 
 
@@ -481,6 +489,10 @@ def test_losses_that_draw_nothing_train_like_the_joint_batch(results, alone, nam
 def test_audits_of_two_processes_find_what_one_finds(results):
     alone = audited(0)
     assert [each["audited"] for each in results] == [alone, alone]
+
+
+def test_where_only_the_first_process_audits_no_other_is_waited_for(results):
+    assert results[0]["audited_by_the_first"] > 0
 
 
 def test_margins_of_two_halves_train_like_those_of_the_whole(results):
