@@ -23,7 +23,7 @@ from papers.engine.catalogue import with_settings
 from papers.engine.rate_search import search_rates
 from papers.engine.study import StudyRequest
 
-CLEAN, NOISY, FEW, GAMMA = "clean", "noisy-", "few-", "gamma-"
+CLEAN, NOISELESS, NOISY, FEW, GAMMA = "clean", "noiseless", "noisy-", "few-", "gamma-"
 GAMMAS = (100, 1000, 100_000)  # besides the 10,000 of all other conditions
 
 
@@ -35,7 +35,7 @@ def searched_recipes(dataset: str, root: str | None = None, seeds: int | None = 
     """
     varied = PROTOCOLS[dataset]
     count, draws = (varied.search_seeds, varied.search_draws) if seeds is None else (seeds, seeds)
-    rates = {"noiseless": 0.0, **{noisy(rate): rate for rate in varied.searched_noise}}
+    rates = {NOISELESS: 0.0, **{noisy(rate): rate for rate in varied.searched_noise}}
     noise = {
         name: dataclasses.replace(noise_recipe(dataset, rate, root, count), validation=0.0)
         for name, rate in rates.items()
@@ -61,12 +61,12 @@ def _gammas(recipe: Recipe) -> Recipe:
     return dataclasses.replace(recipe, methods=tried)
 
 
-def run(request: StudyRequest, starts: tuple[str, ...] = ("",)) -> Path:
+def run(request: StudyRequest, starts: tuple[str, ...] = (CLEAN, NOISELESS, NOISY, FEW)) -> Path:
     """Search, and write what was tried and what is best.
 
     Args:
         request: What was asked for. Seeds are runs of each candidate, those of the protocol by default.
-        starts: What names of the conditions to search begin with; all by default.
+        starts: What names of the conditions to search begin with; all but gamma's by default.
 
     Raises:
         NoDataError: If the dataset's files are not there.
@@ -82,7 +82,7 @@ def run(request: StudyRequest, starts: tuple[str, ...] = ("",)) -> Path:
 
 
 run_clean = partial(run, starts=(CLEAN,))
-run_noise = partial(run, starts=("noiseless", NOISY))
+run_noise = partial(run, starts=(NOISELESS, NOISY))
 run_few = partial(run, starts=(FEW,))
 run_gamma = partial(run, starts=(GAMMA,))
 

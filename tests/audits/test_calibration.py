@@ -171,11 +171,12 @@ def test_temperature_is_that_of_sharp_probabilities_too():
 def test_a_temperature_beyond_float32_is_found_too():
     logits = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
     data = ImageSet(logits.sigmoid().view(60, 1, 1, 3), torch.arange(60) % 3, ("a", "b", "c"))
+    torch.manual_seed(1)
     head = nn.Linear(3, 3)
     with torch.no_grad():
         head.weight.mul_(1e36)
     numbers = Calibration()(Classifier(nn.Flatten(), head), data, data).measurements
-    assert next(m.value for m in numbers if m.name == "temperature") > 1e38
+    assert next(m.value for m in numbers if m.name == "temperature") > 3.5e38
 
 
 def test_a_head_that_is_always_right_has_a_temperature():

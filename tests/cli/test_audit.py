@@ -99,3 +99,9 @@ def test_options_that_a_run_has_no_use_for_are_refused(compared, home):
         status, _, errors = run("audit", str(run_dir), *words)
         assert status == 2
         assert message in " ".join(errors.split())
+
+
+def test_a_seed_of_0_is_given_too(tmp_path):
+    status, _, errors = run("audit", "demo", "--seed", "0", "--out", str(tmp_path))
+    assert status == 2
+    assert "--seed" in errors

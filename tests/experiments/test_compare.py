@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 import clearance as cl
-from clearance.audits import Calibration
+from clearance.audits import Audit, Calibration, Findings
+from clearance.data import gaussian_images
 from clearance.experiments.audit_plan import MODEL_AUDITS
 from clearance.experiments.build import build_data
 from clearance.experiments.compare import Comparison
@@ -382,3 +383,18 @@ def test_a_classifier_in_place_of_a_function_is_refused(data):
         TypeError, match=r"`model` must be a name or a function .* got a Classifier, which all runs"
     ):
         cl.compare(["plain"], data.train, data.test, model=cl.Classifier(nn.Flatten(), MLP((64, 3))))
+
+
+class Finds(Audit):
+    """Nothing."""
+
+    name = "finds"
+
+    def examine(self, subject):
+        return Findings(())
+
+
+def test_an_audit_that_finds_nothing_is_named():
+    given = gaussian_images(per_class=8, seed=0), gaussian_images(per_class=8, seed=1)
+    card = cl.compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy", Finds()])
+    assert card.report.recipe["audits_without_numbers"] == ["finds"]

@@ -60,6 +60,13 @@ def test_a_loss_with_centres_takes_its_sizes_from_the_model(method):
     assert (found.in_features, found.classes) == (model.features(images().images).shape[1], 3)
 
 
+def test_a_setting_of_another_type_is_one_error_that_names_the_loss():
+    with pytest.raises(
+        ValueError, match=r"of loss 'gaussian-mixture' .*alpha='1e-1'.*YAML reads 1e-1 as text"
+    ):
+        build_loss(Method(loss="gaussian-mixture", loss_settings={"alpha": "1e-1"}))
+
+
 def test_schedules_are_settings_of_a_recipe():
     settings = {"alpha": {"start": 0.1, "factor": 2, "every": 5, "most": 0.3}}
     found = build_loss(Method(loss="gaussian-mixture", loss_settings=settings))

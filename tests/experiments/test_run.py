@@ -95,8 +95,10 @@ def test_images_that_only_share_a_name_are_refused(recipe, data, tmp_path):
         load_run(tmp_path / plan.folder).data()
 
 
-def test_images_on_disk_give_the_same_normalisation(recipe, data, tmp_path):
-    pixels = (255 * data.train.images).round().to(torch.uint8).numpy()
+def test_images_on_disk_give_the_same_normalisation(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("clearance.data.stored.IN_MEMORY", 100)  # bytes
+    pixels = (255 * data.train.images).round().to(torch.uint8).expand(-1, 2, -1, -1).clone().numpy()
+    pixels[:, 1] = 15  # a channel of one value, whose deviation must not become less than nothing
     train = ImageSet(torch.from_numpy(pixels) / 255, data.train.labels, data.train.classes)
     stored = StoredImageSet(write_pixels(tmp_path / "a.pixels", list(pixels)), train.labels, train.classes)
     ours, theirs = (build_model("tiny-cnn", Method(hidden=(8,)), one, 0) for one in (stored, train))

@@ -12,8 +12,8 @@ from torch import nn
 import clearance as cl
 from clearance.audits import Robustness
 from clearance.data import ImageSet
-from clearance.experiments.engines import SUBMISSIONS, LostError, Processes, TaskError
-from clearance.experiments.spread import Spread
+from clearance.experiments.engines import ONE_TASK, SUBMISSIONS, LostError, Processes, TaskError
+from clearance.experiments.spread import Spread, compute
 
 SPLIT = [
     Robustness(epsilons={"inf": (0.05, 0.1), "2": (0.3,)}, steps=3, queries=8),
@@ -117,3 +117,8 @@ def test_any_executor_will_do(images):
         there = cl.audit(model, train=images[0], test=images[1], audits=audits, verbose=False, engine=engine)
     here = cl.audit(model, train=images[0], test=images[1], audits=audits, verbose=False)
     assert everything(there) == everything(here)
+
+
+def test_a_run_in_a_thread_may_share_out_its_audits():
+    with ONE_TASK:
+        assert compute(pow, 2, 3) == 8

@@ -17,7 +17,7 @@ from papers.elsayed_2018.protocol import (
 )
 from papers.elsayed_2018.search_rates import searched_recipes
 from papers.engine import rate_search
-from papers.engine.catalogue import learning_rates, paper_study
+from papers.engine.catalogue import learning_rates, paper_study, with_settings
 from papers.engine.study import StudyRequest
 
 RUN_HERE = ("digits", "mnist")
@@ -85,11 +85,12 @@ def test_trials_are_as_long_as_the_study(monkeypatch, tmp_path, dataset):
     monkeypatch.setattr(rate_search, "search_settings", searched)
     monkeypatch.setattr(rate_search, "needed_data", lambda recipe: recipe)
     search_rates.run(StudyRequest(tmp_path, dataset=dataset))
-    for condition, (_, settings) in zip(searched_recipes(dataset), asked, strict=True):
+    conditions = [name for name in searched_recipes(dataset) if not name.startswith("gamma-")]
+    for condition, (_, settings) in zip(conditions, asked, strict=True):
         assert settings["factors"] == PROTOCOLS[dataset].search_factors
         varied = PROTOCOLS[dataset]
         few = varied.finalist_draws if condition.startswith("few-") else varied.finalist_seeds
-        assert settings["finalist_seeds"] == (None if condition.startswith(("clean", "gamma-")) else few)
+        assert settings["finalist_seeds"] == (None if condition == "clean" else few)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,7 @@ def test_trials_are_as_long_as_the_study(monkeypatch, tmp_path, dataset):
         ("search-noise", ["noiseless", "noisy-40", "noisy-80"]),
         ("search-gamma", ["gamma-40", "gamma-80"]),
         ("search-few", ["few-68", "few-550", "few-5500"]),
+        ("search", ["clean", "noiseless", "noisy-40", "noisy-80", "few-68", "few-550", "few-5500"]),
     ],
 )
 def test_the_search_of_a_study_alone(monkeypatch, tmp_path, only, expected):
@@ -106,3 +108,15 @@ def test_the_search_of_a_study_alone(monkeypatch, tmp_path, only, expected):
     monkeypatch.setattr(search_rates, "search_rates", lambda recipes, *_, **__: asked.extend(recipes))
     paper_study("elsayed_2018", only).run(StudyRequest(tmp_path, dataset="mnist"))
     assert asked == expected
+
+
+@pytest.mark.parametrize("dataset", RUN_HERE)
+def test_gamma_is_searched_for_every_margin_under_noise_with_nothing_else_changed(dataset):
+    studied, searched = noise_recipe(dataset, 0.8).methods, searched_recipes(dataset)["gamma-80"].methods
+    margins = {name: method for name, method in studied.items() if "gamma" in method.loss_settings}
+    assert 4 <= len(margins) < len(studied)
+    assert searched == {
+        f"{name}, gamma {gamma}": with_settings(method, {"gamma": gamma})
+        for name, method in margins.items()
+        for gamma in (100, 1000, 100_000)
+    }

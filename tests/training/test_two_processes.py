@@ -266,7 +266,9 @@ def audited(rank):
 
 def audited_by_the_first(rank):
     """As the callbacks of other packages do: the others go on, and wait for nothing."""
-    train, test = (gaussian_images(class_count=3, per_class=50, shape=(1, 4, 4), seed=seed) for seed in (0, 1))
+    train, test = (
+        gaussian_images(class_count=3, per_class=50, shape=(1, 4, 4), seed=seed) for seed in (0, 1)
+    )
     audits = Audits(train, test, 1, None, None, {"audits": ["accuracy", "class_scatter"], "verbose": False})
     return len(audits.audit(perceptron(0), 1).measurements) if rank == 0 else 0
 

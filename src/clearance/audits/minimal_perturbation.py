@@ -23,7 +23,7 @@ from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
-FEWEST = 6  # with fewer, order statistics have no interval of 95 % for a median
+FEWEST_FOR_INTERVAL = 6  # with fewer, order statistics have no interval of 95 % for a median
 
 SEARCH = 70  # percent of the time that the search with gradients takes, more for a large network
 NOTHING_RIGHT = {"noise_flipped": 1, "missed_flips": 0, "no_gradient": 0}
@@ -34,7 +34,8 @@ class MinimalPerturbation(Audit):
     """The size of change that flips half of the images the classifier is right on, and what noise of that size does.
 
     ``median_flip`` is the median over right images of the distance to the nearest wrong image that
-    :class:`clearance.attacks.MinimumNorm` finds, with the 95 % interval of order statistics. At that radius,
+    :class:`clearance.attacks.MinimumNorm` finds, with the 95 % interval of order statistics, from six right images
+    on. At that radius,
     ``noise_flipped`` is the share of right images that one draw of uniform noise flips: where it is far below a
     half, the change has to be aimed. Nothing depends on the scale of logits.
 
@@ -131,7 +132,7 @@ class MinimalPerturbation(Audit):
         value, low, high = median_interval(distances)
         context: dict[str, Scalar] = {"norm": self.norm}
         ends: dict[str, float] = {}
-        if len(distances) >= FEWEST and math.isfinite(high):
+        if len(distances) >= FEWEST_FOR_INTERVAL and math.isfinite(high):
             context["interval"], ends = "order statistics 95 %", {"low": low, "high": high}
         return Measurement(
             self.name,

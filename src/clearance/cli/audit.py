@@ -475,13 +475,16 @@ def refuse(options: "AuditCommand", names: Sequence[str], taken_as: str) -> None
 
     Args:
         options: The given options.
-        names: Fields that must be None.
+        names: Fields that must be None or False.
         taken_as: What the model was taken for.
 
     Raises:
         ValueError: If one was given.
     """
-    given = [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) not in (None, False)]
+    unset = (None, False)  # by identity: 0 is given
+    given = [
+        f"--{n.replace('_', '-')}" for n in names if not any(getattr(options, n) is one for one in unset)
+    ]
     if not given:
         return
     if Path(options.model).suffix == ".py" and Path(options.model).is_file():

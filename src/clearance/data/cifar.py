@@ -60,6 +60,7 @@ def read_cifar(root: str | PathLike[str], split: str, name: str = "cifar10") -> 
     ...     read_cifar(folder, "test")
     ImageSet('cifar10', 10 images of shape (3, 32, 32), 10 classes)
     """
+    check_choice("name", name, _FORMS)
     inner, files, label_bytes, classes = _FORMS[name]
     check_choice("split", split, files)
     records = np.concatenate(

@@ -107,9 +107,9 @@ def _named_loss(name: str, settings: Mapping[str, Any], sizes: Mapping[str, int]
     try:
         loss: Loss = kind(**given)
     except (TypeError, AttributeError) as error:  # of a value that the loss's own checks do not expect
-        shown = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+        shown, why = ", ".join(f"{key}={value!r}" for key, value in settings.items()), str(error).rstrip(".")
         raise ValueError(
-            f"settings of loss {name!r} must be of the types that it takes; got {shown}: {error} Correct them. (YAML "
+            f"settings of loss {name!r} must be of the types that it takes; got {shown}: {why}. Correct them. (YAML "
             "reads 1e-1 as text and 1.0e-1 as a number.)"
         ) from error
     return loss

@@ -252,7 +252,8 @@ def compare(
         directory: The folder for runs, so that an interrupted comparison resumes, or an address that fsspec knows, such
             as ``"s3://bucket/prefix"``; None stores no runs.
         engine: Where runs execute: a number of local processes, or any ``concurrent.futures.Executor``, for which
-            all arguments must be importable and picklable. None is this process.
+            all arguments must be importable and picklable; tasks in threads of one process take turns. None is this
+            process.
         on_run: Called with the method and seed of each run before it starts.
 
     Raises:

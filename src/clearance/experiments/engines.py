@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from clearance.runs.remote import RemoteRuns
 
 
-ONE_TASK = threading.Lock()  # of a process: torch's random state and its number of threads are the process's
+# Tasks in threads of a process take turns: torch's random state and its number of threads are the process's.
+ONE_TASK = threading.RLock()
 
 
 @contextlib.contextmanager

@@ -401,25 +401,26 @@ def run_task(
     Without `data`, the recipe's are loaded; `directory` is the folder for runs, or their address. The run reports
     through `board`, the folder of the grid; None reports to the parent process, if it is one of `Processes`.
     """
-    say = report if board is None else _File(board, plan.folder)
-    pause = SECONDS_BETWEEN_REPORTS if board is None else SECONDS_BETWEEN_FILES
-    say(event="start")
-    notes = _Notes(say)
-    logging.getLogger().addHandler(notes)
-    try:
-        with ONE_TASK, one_thread():
-            return _run(
-                plan,
-                build_data(plan.recipe) if data is None else data,
-                directory,
-                _Steps(say, pause),
-                lambda name: say(event="audit", name=name),
-                own_process=is_local_process(),
-            )
-    finally:
-        logging.getLogger().removeHandler(notes)
-        if isinstance(say, _File):
-            say.remove()
+    with ONE_TASK:
+        say = report if board is None else _File(board, plan.folder)
+        pause = SECONDS_BETWEEN_REPORTS if board is None else SECONDS_BETWEEN_FILES
+        say(event="start")
+        notes = _Notes(say)
+        logging.getLogger().addHandler(notes)
+        try:
+            with one_thread():
+                return _run(
+                    plan,
+                    build_data(plan.recipe) if data is None else data,
+                    directory,
+                    _Steps(say, pause),
+                    lambda name: say(event="audit", name=name),
+                    own_process=is_local_process(),
+                )
+        finally:
+            logging.getLogger().removeHandler(notes)
+            if isinstance(say, _File):
+                say.remove()
 
 
 class _File:

@@ -168,7 +168,7 @@ class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettin
         momentum: Of that SGD, in [0, 1).
         weight_decay: Of that SGD, at least 0.
         clip_norm: Bound on the norm of the gradient, or None.
-        max_norm: Bound on the norm of every unit's incoming weights, or None.
+        max_norm: Bound on the norm of every unit's incoming weights, or None; not of a mixture's means.
         hidden: Hidden widths of the head that the model is trained with.
         dropout: Probability of dropping a hidden unit of that head, in [0, 1).
         norm: ``"batch"`` puts batch normalisation into extractor and head.

@@ -89,6 +89,11 @@ class RunPlan:
         return f"{safe}-seed{self.seed}-{identifier(settings)}"
 
     @property
+    def is_named(self) -> bool:
+        """Whether the folder's name identifies the run, which has no network, loss or way of the caller's."""
+        return self.way is None and self.model is None
+
+    @property
     def audit_plan(self) -> AuditPlan:
         """The audits of the trained network.
 
@@ -343,8 +348,11 @@ def run_method(
     """
     data = drawn_data(plan.recipe, data, plan.seed)
     audits = plan.resolved_audits(data, directory)  # raises early for a wrong name or a missing source
-    named = plan.way is None and plan.model is None  # then the folder's name identifies the run
-    if directory is not None and named and (kept := _kept_by_first(plan, data, directory)) is not None:
+    if (
+        directory is not None
+        and plan.is_named
+        and (kept := _kept_by_first(plan, data, directory)) is not None
+    ):
         return kept
     folder = None if directory is None else directory / plan.folder
     # of a resumed run the earlier memory is unknown
@@ -471,9 +479,7 @@ def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings 
     Raises:
         ValueError: If its trained weights, or what was logged, are missing or damaged.
     """
-    if (
-        plan.way is not None or plan.model is not None
-    ):  # of these a folder's name says nothing; `fit` knows them
+    if not plan.is_named:  # `fit` knows whether it is the same
         return None
     if not (directory / plan.folder / FINDINGS).exists():
         return None

@@ -32,7 +32,7 @@ class SavedRun:
     recipe: Recipe
     method: str
     seed: int
-    trained_on: str
+    folder: Path
 
     def data(self, root: str | None = None) -> RunData:
         """The images that it was trained and measured on; `root` is their folder, if it has moved.
@@ -43,7 +43,7 @@ class SavedRun:
         moved = self.recipe if root is None else dataclasses.replace(self.recipe, root=root)
         found = drawn_data(moved, build_data(moved), self.seed)
         named = ":" not in self.recipe.dataset  # pictures of a folder may be decoded otherwise elsewhere
-        if named and self.trained_on != found.train.digest():
+        if named and read_fingerprint(self.folder)["train"] != found.train.digest():
             raise ValueError(
                 f"the images must be those that the run was trained on; got others called {self.recipe.dataset!r}. "
                 "In Python: clearance.audit(clearance.load_model(RUN), train=..., test=...)."
@@ -91,7 +91,7 @@ def load_run(run_dir: str | Path) -> SavedRun:
             from_tree(facts["recipe"], FACTS),
             str(facts["name"]),
             int(facts["seed"]),
-            str(read_fingerprint(folder)["train"]),
+            folder,
         )
     except _DAMAGE as error:
         raise _damaged(folder, error) from error
@@ -168,7 +168,7 @@ def build_model(model: str, method: Method, train: ImageSet, seed: int) -> Class
 
 def _pixels_of(train: ImageSet) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of every channel, also of images on disk."""
-    if not isinstance(train, StoredImageSet):
+    if not isinstance(train, StoredImageSet) or train.is_small():
         return train.images.mean(dim=(0, 2, 3)), train.images.std(dim=(0, 2, 3))
     channels, height, width = train.shape
     total, squares = torch.zeros(2, channels, dtype=torch.float64)
@@ -176,7 +176,7 @@ def _pixels_of(train: ImageSet) -> tuple[Tensor, Tensor]:
         total += images.double().sum(dim=(0, 2, 3))
         squares += images.double().square().sum(dim=(0, 2, 3))
     count = len(train) * height * width
-    return total / count, ((squares - total.square() / count) / (count - 1)).sqrt()
+    return total / count, ((squares - total.square() / count) / (count - 1)).clamp(min=0).sqrt()
 
 
 def _with_priors(model: Classifier, method: Method, train: ImageSet) -> Classifier:

@@ -85,7 +85,7 @@ class GaussianMixture(nn.Module):
         self.in_features, self.classes, self.covariance, self.floor = in_features, classes, covariance, floor
         self.means = nn.Parameter(torch.randn(classes, in_features) * math.sqrt(initial_spread / in_features))
         self.log_priors = _log_prior_parameter(priors, classes)
-        self.learned_priors = self.log_priors.requires_grad
+        self._learned_priors = self.log_priors.requires_grad
         self.raw_log_variance = self.covariance_root = None
         above_floor = max(1 - floor, floor)  # a variance of 1, or of twice a floor above 1/2
         if covariance == "full":
@@ -275,7 +275,7 @@ class GaussianMixture(nn.Module):
 
     def extra_repr(self) -> str:
         """The settings."""
-        kind = f"covariance={self.covariance!r}, learned_priors={self.learned_priors}"
+        kind = f"covariance={self.covariance!r}, learned_priors={self._learned_priors}"
         return f"in_features={self.in_features}, classes={self.classes}, {kind}, floor={self.floor}"
 
     @property

@@ -345,23 +345,23 @@ class _FunctionalGradient(_HeadGradient):
         super().__init__(heads.parameters, labels, loss, features.dtype)
         self.features = features
         self.architecture = heads.architecture
-        self.fixed = {name: heads.parameters[name] for name in _fixed_priors(heads.architecture)}
+        self.fixed = {name: self.flat.values[name].clone() for name in _fixed_priors(heads.architecture)}
         own = 0 if features.ndim == 3 else None
         self._gradient = vmap(grad(self._loss_of_one), in_dims=(0, own, 0), randomness="different")
 
     def compute(self, batch: Tensor | None) -> None:
-        """Per-head gradients by vmap(grad), with priors that are not learned where they were."""
-        for name, value in self.fixed.items():
-            self.flat.values[name].copy_(value)
+        """Per-head gradients by vmap(grad)."""
         features = self.features if batch is None else self.features[..., batch, :]
         labels = self.labels if batch is None else self.labels[:, batch]
         gradients = self._gradient(self.flat.values, features, labels)
         for name, value in gradients.items():
             self.flat.gradients[name].copy_(value)
 
-    def trained(self) -> dict[str, Tensor]:
-        """The current parameters, and the priors that are not learned."""
-        return {**self.flat.values, **self.fixed}
+    def sgd_step(self, lr: float, momentum: float, weight_decay: float, *, nesterov: bool) -> None:
+        """One update; priors that are not learned stay."""
+        super().sgd_step(lr, momentum, weight_decay, nesterov=nesterov)
+        for name, value in self.fixed.items():
+            self.flat.values[name].copy_(value)
 
     def _loss_of_one(self, parameters: dict[str, Tensor], features: Tensor, labels: Tensor) -> Tensor:
         logits = functional_call(self.architecture, parameters, (features,))
@@ -376,7 +376,7 @@ def _fixed_priors(architecture: nn.Module) -> list[str]:
     """Names of the priors of mixtures that do not learn them."""
     mixtures = ((name, one) for name, one in architecture.named_modules() if isinstance(one, GaussianMixture))
     return [
-        f"{name}.log_priors" if name else "log_priors" for name, one in mixtures if not one.learned_priors
+        f"{name}.log_priors" if name else "log_priors" for name, one in mixtures if not one._learned_priors
     ]
 
 

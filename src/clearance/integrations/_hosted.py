@@ -166,7 +166,7 @@ class Audits:
                 torch.random.fork_rng(),
                 _alone() as engine,
             ):
-                settings = {"engine": engine, **self.settings}
+                settings = {**self.settings, "engine": self.settings.get("engine") or engine}
                 card = audit(model, train=self.train, test=self.test, **settings)
             self.cards[epoch], self._of = card, weights
             if self.folder is not None:

@@ -98,7 +98,7 @@ class Limits:
         clip_norm: Bound on the norm of the whole gradient, above 0; None sets none.
         max_norm: Bound, above 0, on the norm of every unit's incoming weights, after each step, in the part of
             the model that is trained (under FOCA only the extractor; Srivastava et al. 2014, FOCA's
-            stabiliser in Sato et al. 2019); None sets none.
+            stabiliser in Sato et al. 2019), but not of a Gaussian mixture's means and covariance; None sets none.
 
     Raises:
         ValueError: If a bound is not above 0.
@@ -825,10 +825,9 @@ def _stepper(
 
         stepper.register_step_pre_hook(clip)
     if max_norm is not None:
-        mixture = (
-            model.head.parameters() if isinstance(model.head, GaussianMixture) else ()
-        )  # places and spreads
-        units = {id(p) for p in model.parameters() if p.requires_grad} - {id(p) for p in mixture}
+        units = {id(p) for p in model.parameters() if p.requires_grad}
+        if isinstance(model.head, GaussianMixture):
+            units -= {id(p) for p in model.head.parameters()}
 
         def bound(*_: Any) -> None:
             for parameter in stepped:

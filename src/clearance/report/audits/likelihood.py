@@ -69,7 +69,9 @@ def _in_view(findings: Findings) -> list[Compact | None]:
             {**main, "attacked": score},
             FOOT_IN_VIEW,
         )
-        for score in in_usual_order((row.context["attacked"] for row in rows), SCORES)
+        for score in in_usual_order(
+            (row.context["attacked"] for row in rows if "attacked" in row.context), SCORES
+        )
     ]
 
 
