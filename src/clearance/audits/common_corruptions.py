@@ -173,6 +173,7 @@ class CommonCorruptions(Audit):
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images
+    >>> from clearance.models import Classifier
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
     >>> found = CommonCorruptions(images=30)(Classifier(nn.Flatten(), nn.Linear(64, 3)), train, test)
     >>> len([m for m in found.measurements if m.name == "error"])  # grey needs colours
