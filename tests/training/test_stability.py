@@ -43,37 +43,6 @@ today's watch: 1,050 runs, whose logits were kept and judged again under each ru
   was below it at batch 50 and then learnt.
 - "Exploded" is also said if the loss is 20 times that of the first batch: one run of L-GM was at 190 times, with 66 %
   of a batch right. No run that learns is above 1.6 times.
-
-What was changed before, on 130 draws of four older blocks (40 from 30,001,000 on, and those three; cross-entropy
-learns 123): L-GM's pull is multiplied by the posterior of the own class. It reaches 117, before, with the bound
-alone, 109. It was slow under SGD (40,000,010, 40,000,027, 90,000,027: features were drawn together before classes
-parted) and collapsed in deep networks with group or layer normalisation at high rates (30,001,033, 90,000,021). The
-posterior without the bound reaches 113, no pull at all 100, with late explosions.
-
-Large margin had a default gamma of 1. On 96 draws of the three older blocks that cross-entropy learns, one run reaches
-86 with gamma 1, 90 with 0.5, 89 with 0.3, and a fourth run of cross-entropy 94; a quantile of 0.9 of the first
-distances 61 of 68 (1: 61, 0.5: 64). Why gamma 1 falls short:
-
-- Its denominators are constants in the backward pass, so that multiplying all logits seems to gain a margin. Where
-  gamma cannot be met, as 1 at the input of digits, logits grow: under Adam at 0.07 and 0.03 (30,001,013 and 40,000,025)
-  they spread by 335 and 328 after 400 steps, median distances are 0 and 0.4, and 57 and 89 % are right, with
-  cross-entropy 90 and 96 %. Gradients at the input go from 0 to 5,900 within one batch.
-- Where the first steps draw logits together, nothing brings them apart: in 30,001,029 they spread by 0.15 at first, by
-  0.006 at batch 15.
-
-Tried for large margin, and not taken:
-
-- Denominators that follow the spread of the batch's logits in the backward pass: large margin reaches 96 of 96. But the
-  network of `tests/digits_nets.py` that is trained for a margin of 0.1, on two seeds, is then as easily attacked as a
-  plain one: 49 and 53 % right under PGD at 0.08, plain training 52 %, with constant denominators 58 and 59 %.
-- A gamma of 0.2, or of 0.1 in the unit of the images' spread: no growth either, but no margin beyond it.
-- The gradient without its part along the logits: 35 of 40, three of them collapsed.
-- The spread of gaps in place of that of logits: 26 of 28, 28 of 28, 29 of 30.
-
-Tried for L-GM, and not taken: its pull bounded at half and at a quarter of today's distance, 84 and 79 of 96 where the
-bound had 85; a bound by the nearest mean, equal on average; a pull that falls off as 1 / r, which makes 30,001,013
-explode. FOCA in 20,261,136 (two layers of tanh, Adam at 0.2) has 39 % of a batch right at batch 20 and collapses after
-batch 200: nothing early tells that.
 """
 
 import math
