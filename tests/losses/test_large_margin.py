@@ -37,6 +37,7 @@ from margin_cases import (
     smooth_net,
     wrong_classes,
 )
+from parallel import Parallel
 
 EVERY_NORM = [1.0, 1.5, 2.0, 3.0, math.inf]
 
@@ -1058,22 +1059,14 @@ def test_under_checkpointing_every_sweep_moves_batch_statistics_once_more(kept, 
     assert int(model.extractor.inner[1].num_batches_tracked) == moves  # type: ignore[union-attr,index]
 
 
-@pytest.fixture
-def process_group():
-    """A group of this process alone, so that torch's wrapper can be made."""
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-    yield
-    torch.distributed.destroy_process_group()
-
-
 def reducing(*, static_graph: bool) -> nn.Module:
     extractor = nn.Sequential(nn.Flatten(), nn.Linear(9, 9)).double()
-    return nn.parallel.DistributedDataParallel(extractor, static_graph=static_graph)
+    return Parallel(extractor, static_graph)
 
 
-@pytest.mark.usefixtures("process_group")
 class TestWrappers:
-    def test_one_that_counts_backward_passes_is_refused_where_layers_are_asked_for(self):
+    def test_one_that_counts_backward_passes_is_refused_where_layers_are_asked_for(self, monkeypatch):
+        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
         model = Classifier(reducing(static_graph=True), nn.Linear(9, 4)).double()
         assert model.outputs(images()).logits.shape == (6, 4)
         with pytest.raises(
