@@ -126,7 +126,7 @@ def kept_for_later(x):
     return checkpoint(lambda y: y * torch.sigmoid(y.detach()), x, use_reentrant=False)
 
 
-@pytest.mark.parametrize("model", [Doubled.apply, Noting(), Weighted(), kept_for_later])
+@pytest.mark.parametrize("model", [Doubled.apply, Noting().eval(), Weighted().eval(), kept_for_later])
 def test_gradients_that_are_all_there_or_cannot_be_passed_stay_the_models_own(model):
     given = images()
     assert not has_steps(model, given)
@@ -191,6 +191,13 @@ def test_a_model_without_steps_stays_as_it_is():
 def test_outside_the_call_nothing_is_changed():
     straight_through(torch.round)(images().requires_grad_())
     assert not slope(torch.round, images()).any()
+
+
+def test_a_module_in_training_mode_is_refused():
+    module = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(4, 2))
+    with pytest.raises(ValueError, match=r"evaluation mode.*call `model.eval\(\)` first"):
+        straight_through(module)
+    straight_through(module.eval())
 
 
 def test_has_steps_leaves_no_gradient_anywhere():

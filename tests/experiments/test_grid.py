@@ -14,6 +14,7 @@ import time
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from filelock import FileLock
@@ -169,16 +170,22 @@ def leave_running() -> int:
     return subprocess.Popen(["sleep", "600"]).pid
 
 
+@pytest.fixture(scope="module")
+def engine():
+    """One pool for every test that does it no harm: to begin one takes seconds."""
+    with Processes(1) as pool:
+        yield pool
+
+
 class TestProcesses:
     """The pool by itself."""
 
-    def test_a_process_that_is_killed_takes_only_its_own_task(self):
-        with Processes(1) as engine:
-            killed = engine.submit(signal.raise_signal, signal.SIGKILL)
-            after = engine.submit(len, "four")
-            with pytest.raises(TaskError, match="the process was ended by SIGKILL"):
-                killed.result()
-            assert after.result() == 4
+    def test_a_process_that_is_killed_takes_only_its_own_task(self, engine):
+        killed = engine.submit(signal.raise_signal, signal.SIGKILL)
+        after = engine.submit(len, "four")
+        with pytest.raises(TaskError, match="the process was ended by SIGKILL"):
+            killed.result()
+        assert after.result() == 4
 
     def test_what_a_task_raises_is_one_line_and_the_whole_beside_it(self):
         with Processes(1, fresh=False) as engine:
@@ -188,31 +195,30 @@ class TestProcesses:
             assert "Traceback" in caught.value.complaint
             assert right.result() == 4
 
-    def test_a_task_has_a_process_of_its_own_unless_one_serves_all(self):
-        for fresh, count in ((True, 3), (False, 1)):
-            with Processes(1, fresh=fresh) as engine:
-                assert len({engine.submit(os.getpid).result() for _ in range(3)}) == count
+    def test_a_task_has_a_process_of_its_own(self, engine):
+        assert len({engine.submit(os.getpid).result() for _ in range(3)}) == 3
 
-    def test_a_process_that_exits_says_so_and_its_words_are_kept(self):
-        with Processes(1) as engine:
-            gone = engine.submit(os._exit, 7)
-            with pytest.raises(TaskError, match="the process ended with code 7"):
-                gone.result()
-            assert engine.submit(len, "four").result() == 4
+    def test_or_one_serves_all(self):
+        with Processes(1, fresh=False) as engine:
+            assert len({engine.submit(os.getpid).result() for _ in range(3)}) == 1
+
+    def test_a_process_that_exits_says_so(self, engine):
+        gone = engine.submit(os._exit, 7)
+        with pytest.raises(TaskError, match="the process ended with code 7"):
+            gone.result()
+        assert engine.submit(len, "four").result() == 4
 
     @LINUX
-    def test_a_new_process_is_a_copy_and_starts_without_what_earlier_tasks_left(self):
-        with Processes(1) as engine:
-            parents = {engine.submit(os.getppid).result() for _ in range(2)}
-            engine.submit(os.chdir, "/").result()
-            assert engine.submit(os.getcwd).result() == str(Path.cwd())
+    def test_a_new_process_is_a_copy_and_starts_without_what_earlier_tasks_left(self, engine):
+        parents = {engine.submit(os.getppid).result() for _ in range(2)}
+        engine.submit(os.chdir, "/").result()
+        assert engine.submit(os.getcwd).result() == str(Path.cwd())
         assert len(parents) == 1
         assert os.getpid() not in parents
 
     @LINUX
-    def test_the_compiler_that_an_optimizer_imports_does_not_count_as_memory_of_a_training(self):
-        with Processes(1) as engine:
-            assert engine.submit(eval, "'torch._dynamo' in __import__('sys').modules").result()
+    def test_the_compiler_that_an_optimizer_imports_does_not_count_as_memory_of_a_training(self, engine):
+        assert engine.submit(eval, "'torch._dynamo' in __import__('sys').modules").result()
 
     @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process ends after its task")
     @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -241,11 +247,10 @@ class TestProcesses:
                 parent.send_signal(how)
         assert soon(lambda: not running(group))
 
-    def test_what_cannot_be_pickled_fails_alone(self):
-        with Processes(1) as engine:
-            with pytest.raises((AttributeError, pickle.PicklingError)):
-                engine.submit(lambda: 1).result()
-            assert engine.submit(len, "four").result() == 4
+    def test_what_cannot_be_pickled_fails_alone(self, engine):
+        with pytest.raises((AttributeError, pickle.PicklingError)):
+            engine.submit(lambda: 1).result()
+        assert engine.submit(len, "four").result() == 4
 
     @LINUX
     def test_an_original_that_dies_takes_its_copies_and_is_replaced(self):
@@ -285,24 +290,21 @@ class TestProcesses:
             assert engine.submit(len, "four").result() == 4
 
     @pytest.mark.parametrize("fresh", [True, False])
-    @pytest.mark.parametrize("error", [BrokenPipeError, ValueError, SystemExit])
-    def test_what_a_listener_raises_fails_its_task_alone(self, fresh, error):
-        def raises(event):
-            raise error("of the listener")
-
+    def test_what_a_listener_raises_fails_its_task_alone(self, fresh):
         with Processes(1, fresh=fresh) as engine:
-            task = engine.submit(tell_and_return, 4)
-            task.listen(raises)
-            with pytest.raises(error, match="of the listener"):
-                task.result()
-            assert engine.submit(len, "four").result() == 4
+            for error in (BrokenPipeError, ValueError, SystemExit):
+                task = engine.submit(tell_and_return, 4)
+                task.listen(mock.Mock(side_effect=error("of the listener")))
+                with pytest.raises(error, match="of the listener"):
+                    task.result()
+                assert engine.submit(len, "four").result() == 4
 
-    def test_a_task_that_ends_in_the_middle_of_its_result_is_lost(self):
-        with Processes(1) as engine, pytest.raises(LostError, match="the process ended with code 5"):
+    def test_a_task_that_ends_in_the_middle_of_its_result_is_lost(self, engine):
+        with pytest.raises(LostError, match="the process ended with code 5"):
             engine.submit(end_while_answering).result()
 
-    def test_a_task_that_exits_is_an_error_of_its_own(self):
-        with Processes(1) as engine, pytest.raises(TaskError, match="SystemExit: 3"):
+    def test_a_task_that_exits_is_an_error_of_its_own(self, engine):
+        with pytest.raises(TaskError, match="SystemExit: 3"):
             engine.submit(sys.exit, 3).result()
 
     def test_a_task_has_nothing_to_read_and_what_it_prints_is_not_shown(self, capfd):

@@ -574,7 +574,9 @@ def test_all_parts_of_an_accumulated_step_count_for_gamma_and_a_look_without_gra
 
 def test_what_is_known_of_gamma_is_in_the_checkpoint():
     model, x, y = smooth_net(), images(), labels()
-    used, fresh = (LargeMarginLoss(LAYERS, gamma=GammaQuantile(batches=1)) for _ in range(2))
+    used, fresh = (
+        LargeMarginLoss(LAYERS, gamma=gamma) for gamma in ({"batches": 1}, GammaQuantile(batches=1))
+    )
     outputs = model.outputs(x, LAYERS)
     used(outputs, y)
     used.after_step(outputs, y)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from clearance.attacks.attack import Attack, Batch, Model
+from clearance.attacks.attack import Attack, Batch, Model, check_mode
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,10 @@ def straight_through(model: Model) -> Model:
     Gradients Give a False Sense of Security*, section 4.1, for attacks with it.
 
     Args:
-        model: Images to logits; any callable that works with torch's functions.
+        model: Images to logits; any callable that works with torch's functions. A module must be in evaluation mode.
+
+    Raises:
+        ValueError: If the model is in training mode.
 
     Misleads: ``round``, ``floor``, ``ceil``, ``trunc`` and ``sign`` are passed, and so are divisions that round
     (``//``), both in place as well (``round_``, ``//=``), remainders (``%``) and casts to whole numbers, unless the
@@ -182,6 +185,7 @@ def straight_through(model: Model) -> Model:
     >>> bool((straight_through(rounded)(images) == rounded(images)).all())
     True
     """
+    check_mode(model)
     way: list[_Way] = []  # known from the first images that ask for a gradient
 
     def passing(images: Tensor) -> Tensor:

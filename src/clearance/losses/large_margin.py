@@ -468,7 +468,7 @@ def _gamma_of_layers(gamma: Any, layers: Sequence[str]) -> list[float | GammaQua
     >>> _gamma_of_layers({"input": 0.5, "logits": {"quantile": 0.9}}, ("input", "logits"))
     [0.5, GammaQuantile(quantile=0.9, batches=20)]
     """
-    if isinstance(gamma, Mapping) and "quantile" not in gamma:
+    if isinstance(gamma, Mapping) and not gamma.keys() & {"quantile", "batches"}:
         for name in gamma:
             check_choice("gamma", name, layers)
         missing = [name for name in layers if name not in gamma]
