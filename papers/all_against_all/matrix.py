@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from clearance.research import (
     RunFindings,
     RunPlan,
     Trial,
+    at_edge,
     best_trial,
     build_data,
     draw_classes,
@@ -40,6 +42,7 @@ from papers.engine.kept import RUNS, Kept, findings_in, key_of, run_kept
 HERE = Path(__file__).parent
 PLANS = {"digits": "digits", "mnist": "mnist", "fashion-mnist": "mnist"}
 ROUNDS = {"seconds": 2, "MiB": 3}  # in one process of three the system gives 100 MiB more than are needed
+WIDENINGS = 4  # further learning rates at most, while the least own error is at an edge of those tried
 LEFT_OUT = 3  # classes, drawn for each seed
 WHOLE, NEW_CLASSES = "all images", "new classes"
 
@@ -169,14 +172,23 @@ class Work:
         for method in self.matrix.methods:
             if self.trials(method) is None:
                 recipe = self._search_recipe(method)
-                trials = search_settings(
-                    recipe,
-                    runs,
-                    engine,
-                    listener,
-                    per_class=(recipe.methods[method].per_class,),
-                    factors=self.matrix.factors,
+                settings = recipe.methods[method]
+                search = partial(
+                    search_settings,
+                    directory=runs,
+                    engine=engine,
+                    listener=listener,
+                    per_class=(settings.per_class,),
                 )
+                trials = search(recipe, factors=self.matrix.factors)
+                # these go beyond an edge for the one-image error; own errors may be least at an edge as well
+                for _ in range(WIDENINGS):
+                    further = _beyond_edge(trials, method)
+                    if further is None:
+                        break
+                    changed = {method: dataclasses.replace(settings, lr=further)}
+                    one_more = dataclasses.replace(recipe, methods=changed)
+                    trials += search(one_more, factors=(1.0,), widenings=0)
                 self._searched.add(self._trials_key(method), {"trials": [asdict(trial) for trial in trials]})
 
     def run(self, runs: Path, engine: Engine, listener: Listener, only: Collection[str] = ()) -> None:
@@ -201,14 +213,16 @@ class Work:
         Then in new processes, whose memory is kept.
         """
         for (_, method), key in self._cost_keys("seconds").items():
-            if (plan := self._bare(method)) is not None and key not in self._times.found:
+            if key not in self._times.found:
+                plan = self._bare(method)
                 data = build_data(plan.recipe)
                 began = time.process_time()
                 with one_thread():
                     run_grid([plan], data, None, None)
                 self._times.add(key, {"seconds": time.process_time() - began})
         for (_, method), key in self._cost_keys("MiB").items():
-            if (plan := self._bare(method)) is not None and key not in self._memory.found:
+            if key not in self._memory.found:
+                plan = self._bare(method)
                 (found,) = run_grid([plan], build_data(plan.recipe), None, 1)
                 added = next(one.measurement for one in found.records if one.measurement.name == "memory")
                 self._memory.add(key, {"MiB": added.value})
@@ -230,18 +244,17 @@ class Work:
 
     def _cost_keys(self, value: str) -> dict[tuple[int, str], str]:
         """By turn and method; they change with any method's settings, as costs are compared within one measurement."""
-        plans = [self._bare(one) for one in self.matrix.methods]
-        settings = identifier([plan and key_of(plan) for plan in plans])
+        settings = identifier([key_of(self._bare(method)) for method in self.matrix.methods])
         return {
             (turn, method): f"{method}, {turn}, {settings}"
             for turn in range(ROUNDS[value])
             for method in self.matrix.methods
         }
 
-    def _bare(self, method: str) -> RunPlan | None:
-        """Its first run without audits; None before the search."""
-        plan = self.plan(WHOLE, method, 0)
-        return plan and RunPlan(dataclasses.replace(plan.recipe, audits=(), audit_settings={}), method, 0)
+    def _bare(self, method: str) -> RunPlan:
+        """Its first run without audits, at the plan's learning rate: costs do not depend on it."""
+        recipe = self.matrix.recipe(WHOLE, method, 0)
+        return RunPlan(dataclasses.replace(recipe, audits=(), audit_settings={}), method, 0)
 
     def _search_recipe(self, method: str) -> Recipe:
         return dataclasses.replace(self.matrix.recipe(WHOLE, method, 0), seeds=1)
@@ -254,6 +267,14 @@ class Work:
             "root": None,
         }
         return f"{method}, {identifier([settings, self.matrix.factors])}"
+
+
+def _beyond_edge(trials: list[Trial], method: str) -> float | None:
+    """The next learning rate, a factor 2 outside those tried, if the least own error is at an edge."""
+    best = best_trial(trials, method, "own_error")
+    if not at_edge(trials, best):
+        return None
+    return best.lr / 2 if best.lr == min(trial.lr for trial in trials) else best.lr * 2
 
 
 @dataclass(frozen=True)
