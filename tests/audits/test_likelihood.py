@@ -15,7 +15,7 @@ from clearance.audits.likelihood import (
     Evasion,
     NormalImages,
     Scorer,
-    attacked,
+    Seen,
     contact_sheets,
     pixel_steps,
     sign_noise,
@@ -99,7 +99,9 @@ def test_numbers_under_attack_are_those_of_the_images_that_they_name():
     """Roughness needs no network: made by hand, of the half that is measured."""
     model, rows = pixels(), ~first_half(TEST.labels, 0)
     images, labels = TEST.images[rows], TEST.labels[rows]
-    changed = attacked(model.eval(), images, labels, "FGSM", 0.03, steps=1)
+    data = TEST.subset(rows.nonzero()[:, 0])
+    scorer = Scorer.fitted(Subject(model.eval(), TRAIN, TEST), 5000, 3)
+    changed = NormalImages(scorer, data, data).after("FGSM", 0.03, steps=1)
     right = model(images).argmax(dim=1) == labels
     assert 0 < int(changed.fooled.sum()) < int(right.sum()) < len(labels)
     made = changed.images
@@ -275,12 +277,9 @@ def test_a_sheet_for_each_likelihood_shows_what_it_caught_and_what_it_missed():
 
 def test_an_image_whose_score_is_not_a_number_is_caught():
     images = TEST.images[:3]
-    changed = SimpleNamespace(
-        attack="FGSM", epsilon=0.1, images=images, fooled=torch.tensor([True, True, False]),
-        predicted=(TEST.labels[:3] + 1) % 3,
-    )  # fmt: skip
     scores = {name: torch.tensor([math.nan, 0.5, 0.5]) for name in ("likelihood", "class mean")}
-    seen: Any = SimpleNamespace(changed=changed, scores=scores)
+    fooled, taken_for = torch.tensor([True, True, False]), (TEST.labels[:3] + 1) % 3
+    seen = Seen("FGSM", 0.1, images, scores, torch.eye(3)[taken_for], fooled)
     normal: Any = SimpleNamespace(
         data=TEST,
         seen_held_out=({name: torch.linspace(0, 1, 40) for name in scores}, None),

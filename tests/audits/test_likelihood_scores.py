@@ -11,7 +11,7 @@ from torch import nn
 from torch.distributions import MultivariateNormal
 
 from clearance.audits import Likelihood, Subject
-from clearance.audits.likelihood import NETWORK_SCORES, Scorer, attacked, pixel_scores, sign_noise
+from clearance.audits.likelihood import NETWORK_SCORES, NormalImages, Scorer, pixel_scores, sign_noise
 from clearance.data import ImageSet
 from clearance.data.synthetic import GaussianClasses
 from clearance.heads import GaussianMixture
@@ -153,7 +153,8 @@ def test_a_black_pixel_that_fgsm_lifts_lies_in_the_interval():
 
 def test_fgsm_changes_every_image_and_counts_those_that_it_broke():
     classifier = model(linear())
-    changed = attacked(classifier, TEST.images, TEST.labels, "FGSM", 0.02, steps=1)
+    scorer = Scorer.fitted(Subject(classifier, TRAIN, TEST), 5000, 3)
+    changed = NormalImages(scorer, TEST, TEST).after("FGSM", 0.02, steps=1)
     images = TEST.images.clone().requires_grad_()
     torch.nn.functional.cross_entropy(classifier(images), TEST.labels).backward()
     assert images.grad is not None
@@ -161,7 +162,7 @@ def test_fgsm_changes_every_image_and_counts_those_that_it_broke():
     with torch.no_grad():
         before, after = classifier(TEST.images).argmax(dim=1), classifier(changed.images).argmax(dim=1)
     assert torch.equal(changed.fooled, (before == TEST.labels) & (after != TEST.labels))
-    assert torch.equal(changed.predicted, after)
+    assert torch.equal(changed.logits.argmax(dim=1), after)
     assert 0 < int(changed.fooled.sum()) < int((before == TEST.labels).sum())
 
 

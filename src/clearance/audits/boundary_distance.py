@@ -10,6 +10,8 @@ from torch import Tensor
 
 from clearance._checks import check_choice, check_count
 from clearance._first_order import dual_norm, first_order_distance
+from clearance.attacks.attack import gradients_of
+from clearance.attacks.losses import logit_margin
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.attacks.transfer import has_steps
 from clearance.audits._audit import Audit, Findings, Subject, named_class
@@ -20,8 +22,8 @@ from clearance.audits.robustness import NORM_NAMES, checked_logits
 from clearance.data import ImageSet
 from clearance.geometry.nearest import squared_distances
 from clearance.losses.margins import margin_distances
-from clearance.models._running import dtype_of, evaluating, filters_channels_last
-from clearance.models.classifier import Classifier
+from clearance.models._running import evaluating, filters_channels_last
+from clearance.models.classifier import Classifier, in_precision_of
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
 CHUNK = 64  # activations of so many 28 x 28 images stay in a processor's cache: two thirds of the time of 256 at once
@@ -83,7 +85,7 @@ def nearest_rivals(
     The model is in evaluation mode and takes images in its precision: (B, C, H, W), in [0, 1], with labels (B,).
     `norm` is 1, 2 or inf; None compares with every rival.
     """
-    exact = images.to(dtype_of(model))
+    exact = in_precision_of(model, images)
     chosen = []
     for some, own in zip(exact.split(CHUNK), labels.split(CHUNK), strict=True):
         found = margin_distances(model, some, own, ("input",), norm=norm, top_k=rivals)
@@ -95,45 +97,13 @@ def nearest_rivals(
 
 def towards(model: Classifier, images: Tensor, labels: Tensor, rival: Tensor, norm: float) -> NearestRival:
     """Gap, gradient and distance of each image towards one rival of it."""
-    parts = [
-        gap_and_gradient(model, *some)
-        for some in zip(images.split(CHUNK), labels.split(CHUNK), rival.split(CHUNK), strict=True)
-    ]
-    gap, gradient = (torch.cat(one) for one in zip(*parts, strict=True))
-    slope = dual_norm(gradient, norm)
+
+    def value(logits: Tensor, rows: slice) -> Tensor:
+        return _gap(logits, labels[rows], rival[rows])
+
+    logits, gradient = gradients_of(model, images, value, chunk=CHUNK)
+    gap, slope = _gap(logits, labels, rival), dual_norm(gradient, norm)
     return NearestRival(images, labels, rival, gap, gradient, slope, first_order_distance(gap, slope))
-
-
-def gap_and_gradient(
-    model: Classifier, images: Tensor, labels: Tensor, rival: Tensor
-) -> tuple[Tensor, Tensor]:
-    """z_y - z_k and its gradient in the image."""
-    with torch.enable_grad():
-        moving = images.detach().clone().requires_grad_()
-        gap = _gap(model(moving), labels, rival)
-        (gradient,) = torch.autograd.grad(gap.sum(), moving)
-    return gap.detach(), gradient
-
-
-def gap_to(model: Classifier, rivals: NearestRival) -> Callable[[Tensor], Tensor]:
-    """The gap to the nearest rival as a function of moved images."""
-
-    def gap(images: Tensor) -> Tensor:
-        return _gap(_logits_in_parts(model, images), rivals.labels, rivals.rival)
-
-    return gap
-
-
-def lead_of(model: Classifier, rivals: NearestRival) -> Callable[[Tensor], Tensor]:
-    """The gap to whichever rival is ahead of all others, as a function of moved images: negative where it wins."""
-
-    def lead(images: Tensor) -> Tensor:
-        logits = _logits_in_parts(model, images)
-        own = rivals.labels.unsqueeze(1)
-        others = logits.scatter(1, own, -math.inf)
-        return logits.gather(1, own).squeeze(1) - others.amax(dim=1)
-
-    return lead
 
 
 def _gap(logits: Tensor, labels: Tensor, rival: Tensor) -> Tensor:
@@ -180,7 +150,11 @@ def bisected_distances(model: Classifier, rivals: NearestRival, norm: float) -> 
 
     The model is in evaluation mode.
     """
-    lead = lead_of(model, rivals)
+
+    def lead(images: Tensor) -> Tensor:
+        """The gap to whichever rival is ahead of all others: negative where it wins."""
+        return -logit_margin(_logits_in_parts(model, images), rivals.labels)
+
     wrong = ~(lead(rivals.images) > 0)
     times = first_crossing(_on_the_way(lead, rivals, norm), rivals.distance.abs())
     length = times * rivals.distance.abs()
@@ -201,7 +175,10 @@ def mirror_images(model: Classifier, rivals: NearestRival, norm: float) -> tuple
         Images (B, C, H, W), not clipped to the range of pixels, and t / 2, (B,): infinite where none was found; the
         image is then itself.
     """
-    gap = gap_to(model, rivals)
+
+    def gap(images: Tensor) -> Tensor:
+        return _gap(_logits_in_parts(model, images), rivals.labels, rivals.rival)
+
     moved = _on_the_way(gap, rivals, norm, signed=True)
 
     def left(times: Tensor) -> Tensor:

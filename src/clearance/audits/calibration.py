@@ -136,7 +136,8 @@ class Calibration(Audit):
             exhibits.append(self._picture(bins, context))
             if state == AS_TRAINED:
                 found.append(mean_of(self.name, "confidence", confidence, "fraction", "neither", context))
-        found.append(_temperature(temperatures))
+        fitted = torch.tensor(temperatures, dtype=torch.float64)
+        found.append(mean_of(self.name, "temperature", fitted, "factor", "neither", {}))
         return Findings(tuple(found), tuple(exhibits))
 
     def _calibrated(self, subject: Subject, logits: Tensor) -> tuple[Tensor, list[float]]:
@@ -207,12 +208,6 @@ def _image_by_image(confidence: Tensor, right: Tensor, data: ImageSet) -> Exhibi
         "Confidence of each held-out image less 1 where it is right, less 0 where it is wrong, in their order.",
         {"temperature": AS_TRAINED, "split": "test", "images": data.digest()[:16]},
     )
-
-
-def _temperature(values: list[float]) -> Measurement:
-    spread = float(torch.tensor(values, dtype=torch.float64).std()) if len(values) > 1 else None
-    mean = sum(values) / len(values)
-    return Measurement(Calibration.name, "temperature", mean, "factor", len(values), spread)
 
 
 LOG_LIMIT = 12.0  # temperatures from 6e-6 to 160,000 times the spread of the logits

@@ -6,13 +6,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, mean_of
 from clearance.audits._heads import are_a_cloud, check_spread, evenly_spaced
 from clearance.data import ImageSet
 from clearance.geometry import class_scatter, nc1, within_between_ratio
 from clearance.geometry.scatter import class_distance_normalised_variances
 from clearance.geometry.spectrum import principal_axes
-from clearance.vocabulary import Exhibit, Measurement
+from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 PICTURED_IMAGES = 500
 
@@ -58,31 +58,22 @@ class ClassScatter(Audit):
 def _ratios(features: Tensor, data: ImageSet, split: str) -> list[Measurement]:
     classes, labels = data.class_count, data.labels
     check_spread(data, split)
+    context: dict[str, Scalar] = {"split": split}
+    pairs = torch.full((classes * (classes - 1) // 2,), torch.inf)
+    ratio = collapse = torch.inf
     if are_a_cloud(features):
         cloud = class_scatter(features, labels, classes)
         # 0 / 0 is a pair of classes in one point
         pairs = class_distance_normalised_variances(cloud).nan_to_num(torch.inf, torch.inf)
-        values = {
-            "within_between": within_between_ratio(cloud),
-            "cdnv": float(pairs.mean()),
-            "nc1": nc1(features, labels, classes),
-        }
-        spread = float(pairs.std()) if len(pairs) > 1 and bool(pairs.isfinite().all()) else None
-    else:
-        values, spread = dict.fromkeys(("within_between", "cdnv", "nc1"), float("inf")), None
-    return [
-        Measurement(
-            audit=ClassScatter.name,
-            name=name,
-            value=value,
-            unit="ratio",
-            n=classes * (classes - 1) // 2 if name == "cdnv" else len(data),
-            spread=spread if name == "cdnv" else None,
-            better="lower",
-            context={"split": split},
+        ratio, collapse = within_between_ratio(cloud), nc1(features, labels, classes)
+
+    def of_images(name: str, value: float) -> Measurement:
+        return Measurement(
+            ClassScatter.name, name, value, "ratio", len(data), better="lower", context=context
         )
-        for name, value in values.items()
-    ]
+
+    of_pairs = mean_of(ClassScatter.name, "cdnv", pairs, "ratio", "lower", context)
+    return [of_images("within_between", ratio), of_pairs, of_images("nc1", collapse)]
 
 
 def _picture(features: Tensor, data: ImageSet) -> Exhibit:

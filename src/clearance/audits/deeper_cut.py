@@ -25,17 +25,8 @@ class DeeperCut(CoAdaptation):
     Measurements: those of CoAdaptation, each with ``"cut": 1`` in its context. None at all for a model whose
     head has no later cut (one linear layer, or no sequence): a comparison continues without it.
 
-    Args:
-        per_class: As in CoAdaptation, like those that follow.
-        repetitions: As there.
-        hidden: As there; the retrained head has the same hidden widths behind either cut.
-        lr: As there.
-        least_steps: As there.
-        passes: As there.
-        most_steps: As there.
-        all_images: As there.
-        pixel_limit: As there, but 0: the nearest pixel does not depend on the model, so it is measured already.
-        neighbour_limit: As there.
+    Settings are those of CoAdaptation, but that `pixel_limit` is 0: the nearest pixel does not depend on the model, so
+    it is measured already.
 
     Misleads: the layer that counts as extractor here was part of the head in training. End-to-end training
     makes no difference between them, FOCA does: it trains that layer last, with the features frozen.

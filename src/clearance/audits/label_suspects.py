@@ -1,6 +1,5 @@
 """Which labels look wrong, one by one and between two classes?"""
 
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,8 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, relu, unfold
 
@@ -19,6 +17,7 @@ from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject, named_class, share_of
 from clearance.audits._change_sheet import picture_pixels
 from clearance.audits._samples import fixed_rows
+from clearance.audits.calibration import fitted_temperature
 from clearance.data import ImageSet
 from clearance.vocabulary import Better, Exhibit, Measurement
 
@@ -326,7 +325,8 @@ def probabilities(
         judged[rows] = np.bincount(labels[rows], minlength=classes)[labels[rows]] >= FEW
         if on_progress is not None:
             on_progress(done, len(blocks))
-    return _calibrated(scores, labels), judged
+    temperature = fitted_temperature(torch.from_numpy(scores), torch.from_numpy(labels))
+    return np.asarray(softmax(scores / temperature, axis=1)), judged
 
 
 def _blocks(labels: Ints, seed: int) -> list[Ints]:
@@ -335,17 +335,6 @@ def _blocks(labels: Ints, seed: int) -> list[Ints]:
     dealt = order[np.argsort(labels[order], kind="stable")]
     count = -(-len(labels) // BLOCK)
     return [np.sort(dealt[start::count]) for start in range(count)]
-
-
-def _calibrated(scores: Floats, labels: Ints) -> Floats:
-    """Softmax at the temperature with the least cross-entropy."""
-    rows = np.arange(len(labels))
-
-    def loss(logarithm: float) -> float:
-        return -float(log_softmax(math.exp(logarithm) * scores, axis=1)[rows, labels].mean())
-
-    best = minimize_scalar(loss, bounds=(-2.0, 5.0), method="bounded").x
-    return np.asarray(softmax(math.exp(float(best)) * scores, axis=1))
 
 
 def left_out_scores(features: NDArray[np.float32], labels: Ints, classes: int) -> Floats:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
-from clearance.attacks.attack import CHUNK, Model, broken, gradients_of, logits_of
+from clearance.attacks.attack import CHUNK, broken, gradients_of, logits_of
 from clearance.attacks.balls import projected, steepest, streams_of
 from clearance.attacks.gradient import FGSM, IFGSM
 from clearance.attacks.losses import logit_margin
@@ -148,33 +148,23 @@ Scores = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Changed:
-    """Images after an attack that knows of no detector.
+class Seen:
+    """Images after an attack that knows of no detector, as the classifier sees them: asked once, used everywhere.
 
     Args:
         epsilon: Its radius, norm inf.
         images: (B, C, H, W), changed whether or not that was needed.
-        predicted: (B,), what the classifier takes them for.
+        scores: The network's.
+        logits: (B, K).
         fooled: (B,), whether the classifier was right before and is wrong now.
     """
 
     attack: str
     epsilon: float
     images: Tensor
-    predicted: Tensor
-    fooled: Tensor
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Images after an attack, as the classifier sees them: asked once, used by every number and picture.
-
-    Logits are (N, C).
-    """
-
-    changed: Changed
     scores: Scores
     logits: Tensor
+    fooled: Tensor
 
 
 @dataclass(frozen=True)
@@ -215,9 +205,16 @@ class NormalImages:
         """For every score, what a normal image falls below with a probability of at most 5 %."""
         return {name: rejection_threshold(values) for name, values in self.held_out_scores(epsilon).items()}
 
-    def after(self, changed: Changed) -> Seen:
-        """What the classifier makes of them after an attack."""
-        return Seen(changed, *self.scorer.scores(changed.images))
+    def after(self, attack: str, epsilon: float, steps: int) -> Seen:
+        """What the classifier makes of them after FGSM or I-FGSM, of `steps`, on cross-entropy of its logits.
+
+        Source: Goodfellow, Shlens and Szegedy (2015); Kurakin, Goodfellow and Bengio (2017); every image is attacked to
+        the end, as Wan et al. (2018) do, also where the classifier is wrong on it already.
+        """
+        made = FGSM(epsilon) if attack == ONE_STEP else IFGSM(epsilon, steps=steps)
+        found = made.perturbed(self.scorer.model, self.data.images, self.data.labels)
+        scores, logits = self.scorer.scores(found)
+        return Seen(attack, epsilon, found, scores, logits, self.right & broken(logits, self.data.labels))
 
     def of(self, images: Tensor, epsilon: float) -> Scores:
         """Every score of other images."""
@@ -354,11 +351,10 @@ class Likelihood(Audit):
         self, subject: Subject, normal: NormalImages, epsilon: float, found: list[Measurement]
     ) -> list[Exhibit]:
         """Both attacks at one radius; pictures are of the one-step attack, as the paper's."""
-        images, labels = normal.data.images, normal.data.labels
-        exhibits = []
+        images, exhibits = normal.data.images, []
         for attack in (ONE_STEP, MANY_STEPS):
-            seen = normal.after(attacked(subject.model, images, labels, attack, epsilon, self.steps))
-            noisy = sign_noise(images, seen.changed.images - images, subject.seed)
+            seen = normal.after(attack, epsilon, self.steps)
+            noisy = sign_noise(images, seen.images - images, subject.seed)
             found.extend(under_attack(normal, seen, noisy))
             if attack == ONE_STEP:
                 exhibits += [*histograms(normal, seen), *contact_sheets(normal, seen)]
@@ -395,24 +391,6 @@ class Likelihood(Audit):
 
 ONE_STEP, MANY_STEPS = "FGSM", "IFGSM"
 HALVINGS = 24  # of a pixel's range: as fine as float32
-
-
-def attacked(
-    model: Model, images: Tensor, labels: Tensor, attack: str, epsilon: float, steps: int
-) -> Changed:
-    """FGSM or I-FGSM on cross-entropy of the logits as the classifier is used: without margin.
-
-    Source: Goodfellow, Shlens and Szegedy (2015); Kurakin, Goodfellow and Bengio (2017); every image is attacked to the
-    end, as Wan et al. (2018) do, also where the classifier is wrong on it already.
-
-    The model is in evaluation mode, with images (B, C, H, W) and labels (B,); `attack` is ``"FGSM"`` or ``"IFGSM"``,
-    `epsilon` is in pixel units, and `steps` are those of I-FGSM.
-    """
-    made = FGSM(epsilon) if attack == ONE_STEP else IFGSM(epsilon, steps=steps)
-    found = made.perturbed(model, images, labels)
-    logits = logits_of(model, found)
-    right = ~broken(logits_of(model, images), labels)
-    return Changed(attack, epsilon, found, named_classes(logits), right & broken(logits, labels))
 
 
 def sign_noise(images: Tensor, changes: Tensor, seed: int) -> Tensor:
@@ -693,17 +671,16 @@ def under_attack(normal: NormalImages, seen: Seen, noisy: Tensor) -> Iterator[Me
 
     `seen` are all the normal images after the attack, `noisy` the same under noise as large.
     """
-    changed = seen.changed
-    context: dict[str, Scalar] = {"attack": changed.attack, "epsilon": changed.epsilon}
-    yield from share("fooled", changed.fooled[normal.right], context)
-    originals = normal.scores(changed.epsilon)
-    after = {**seen.scores, **pixel_scores(changed.images, changed.epsilon)}
-    hit = _rows(after, changed.fooled)
-    for negatives, unchanged in ((ORIGINALS, originals), (NOISE, normal.of(noisy, changed.epsilon))):
+    context: dict[str, Scalar] = {"attack": seen.attack, "epsilon": seen.epsilon}
+    yield from share("fooled", seen.fooled[normal.right], context)
+    originals = normal.scores(seen.epsilon)
+    after = {**seen.scores, **pixel_scores(seen.images, seen.epsilon)}
+    hit = _rows(after, seen.fooled)
+    for negatives, unchanged in ((ORIGINALS, originals), (NOISE, normal.of(noisy, seen.epsilon))):
         yield from detections(unchanged, after, {**context, "counted": ALL, "negatives": negatives})
         counted: dict[str, Scalar] = {**context, "counted": SUCCESSFUL, "negatives": negatives}
-        yield from detections(_rows(unchanged, changed.fooled), hit, counted)
-    for score, limit in normal.thresholds(changed.epsilon).items():
+        yield from detections(_rows(unchanged, seen.fooled), hit, counted)
+    for score, limit in normal.thresholds(seen.epsilon).items():
         yield from share("caught", below(hit[score], limit), {**context, "score": score}, "higher")
 
 
@@ -763,8 +740,8 @@ def histograms(normal: NormalImages, seen: Seen) -> list[Exhibit]:
     score is finite.
     """
     before, before_logits = normal.seen
-    changed, after, after_logits = seen.changed, seen.scores, seen.logits
-    context: dict[str, Scalar] = {"attack": changed.attack, "epsilon": changed.epsilon}
+    after, after_logits = seen.scores, seen.logits
+    context: dict[str, Scalar] = {"attack": seen.attack, "epsilon": seen.epsilon}
     pairs = {
         LIKELIHOOD: (before[LIKELIHOOD], after[LIKELIHOOD]),
         CLASS_MEAN: (before[CLASS_MEAN], after[CLASS_MEAN]),
@@ -796,23 +773,21 @@ def contact_sheets(normal: NormalImages, seen: Seen) -> list[Exhibit]:
 
 
 def _contact_sheet(normal: NormalImages, seen: Seen, score: str) -> Exhibit | None:
-    changed, after = seen.changed, lowest_for_nan(seen.scores[score])
-    caught = below(after, normal.thresholds(changed.epsilon)[score])
-    rows = torch.cat(
-        [(changed.fooled & kind).nonzero().flatten()[:SHEET] for kind in (caught, ~caught)]
-    ).cpu()
+    after = lowest_for_nan(seen.scores[score])
+    caught = below(after, normal.thresholds(seen.epsilon)[score])
+    rows = torch.cat([(seen.fooled & kind).nonzero().flatten()[:SHEET] for kind in (caught, ~caught)]).cpu()
     if not len(rows):
         return None
     classes = normal.data.classes
     columns = {
-        "image": picture_pixels(changed.images[rows]),
+        "image": picture_pixels(seen.images[rows]),
         "caught": caught.cpu()[rows].tolist(),
         "class": [classes[k] for k in normal.data.labels.cpu()[rows].tolist()],
-        "taken for": [named_class(classes, k) for k in changed.predicted.cpu()[rows].tolist()],
+        "taken for": [named_class(classes, k) for k in named_classes(seen.logits).cpu()[rows].tolist()],
         "p": p_values(normal.seen_held_out[0][score], after).cpu()[rows].tolist(),
     }
     caption = "Images that fooled the classifier: some that this score caught, some that it missed."
-    context: dict[str, Scalar] = {"attack": changed.attack, "epsilon": changed.epsilon, "score": score}
+    context: dict[str, Scalar] = {"attack": seen.attack, "epsilon": seen.epsilon, "score": score}
     return Exhibit(AUDIT, "sheet", "images", columns, caption, context)
 
 

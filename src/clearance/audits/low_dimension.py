@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearance._checks import check_positive
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, mean_of
 from clearance.audits._heads import are_a_cloud, check_every_class, check_spread, evenly_spaced
 from clearance.data import ImageSet
 from clearance.geometry.discriminant import pooled_scatter, scatter_ratio, versus_rest
@@ -152,12 +152,10 @@ def _dimensions(subject: Subject, *, whole: bool) -> Iterator[Measurement]:
     share, rank = "first_axis_share", "effective_rank"
     for name, value, count in zip(subject.test.classes, shares.tolist(), counts.tolist(), strict=True):
         yield _measured(share, value, count, {"class": name}, "fraction", better="higher")
-    mean = {"class": "mean"}
-    yield _measured(
-        share, float(shares.mean()), classes, mean, "fraction", better="higher", spread=float(shares.std())
-    )
+    mean: dict[str, Scalar] = {"class": "mean"}
+    yield mean_of(LowDimension.name, share, shares, "fraction", "higher", mean)
     yield _measured(rank, overall, len(labels), {"class": "all"}, "count")
-    yield _measured(rank, float(ranks.mean()), classes, mean, "count", spread=float(ranks.std()))
+    yield mean_of(LowDimension.name, rank, ranks, "count", "lower", mean)
 
 
 def _in_the_plane(subject: Subject, *, whole: bool) -> Measurement:
@@ -166,17 +164,7 @@ def _in_the_plane(subject: Subject, *, whole: bool) -> Measurement:
         places = subject.test_features.double() @ principal_axes(subject.train_features, 2).T
         classes = (places[subject.test.labels == k] for k in range(subject.classes))
         shares = torch.tensor([first_axis_share(covariance_spectrum(own)) for own in classes])
-    spread = float(shares.std())
-    context: dict[str, Scalar] = {"class": "mean"}
-    return _measured(
-        "plane_axis_share",
-        float(shares.mean()),
-        len(shares),
-        context,
-        "fraction",
-        better="higher",
-        spread=spread,
-    )
+    return mean_of(LowDimension.name, "plane_axis_share", shares, "fraction", "higher", {"class": "mean"})
 
 
 def _measured(
@@ -187,9 +175,8 @@ def _measured(
     unit: str,
     *,
     better: Better = "lower",
-    spread: float | None = None,
 ) -> Measurement:
-    return Measurement(LowDimension.name, name, value, unit, n, spread, better=better, context=context)
+    return Measurement(LowDimension.name, name, value, unit, n, better=better, context=context)
 
 
 PICTURED_AXES = 50

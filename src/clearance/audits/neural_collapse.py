@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from clearance._checks import check_count, check_positive
 from clearance._rng import generator
-from clearance.audits._audit import Audit, Findings, Subject
+from clearance.audits._audit import Audit, Findings, Subject, mean_of
 from clearance.audits._heads import are_a_cloud, check_every_class, check_spread, scaled_features
 from clearance.audits.co_adaptation import head_training
 from clearance.geometry.neural_collapse import nc2_equiangle, nc2_equinorm, nc2_simplex, nc3, nc4
@@ -92,13 +92,8 @@ class NeuralCollapse(Audit):
             # outputs beyond the classes have no class mean to be compared with
             distances = self._fresh(subject, cloud) if own is None else [nc3(own[: subject.classes], cloud)]
         values = torch.tensor(distances, dtype=torch.float64)
-        return _measured(
-            "nc3",
-            float(values.mean()),
-            len(values),
-            {"split": "train", "head": "fresh linear" if own is None else "own"},
-            spread=float(values.std()) if whole and len(values) > 1 else None,
-        )
+        context = {"split": "train", "head": "fresh linear" if own is None else "own"}
+        return mean_of(self.name, "nc3", values, "ratio", "lower", context)
 
     def _fresh(self, subject: Subject, cloud: ClassStatistics) -> list[float]:
         """NC3 of fresh linear heads."""
@@ -143,10 +138,6 @@ def _values(subject: Subject, features: Tensor, labels: Tensor) -> dict[str, flo
     }
 
 
-def _measured(
-    name: str, value: float, n: int, context: Mapping[str, Scalar], spread: float | None = None
-) -> Measurement:
+def _measured(name: str, value: float, n: int, context: Mapping[str, Scalar]) -> Measurement:
     unit = {"nc4": "fraction", "effective_rank": "count"}.get(name, "ratio")
-    return Measurement(
-        NeuralCollapse.name, name, value, unit, n, spread, better="lower", context=dict(context)
-    )
+    return Measurement(NeuralCollapse.name, name, value, unit, n, better="lower", context=dict(context))

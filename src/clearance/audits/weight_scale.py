@@ -84,7 +84,7 @@ class WeightScale(Audit):
         sizes = [(root_mean_square(one.weight), spectral_norm(one.weight, one.groups)) for one in layers]
         found = [
             *_weight_numbers(layers, sizes),
-            _number("logit_scale", _finite(_logit_scale(logits)), len(logits)),
+            _number("logit_scale", root_mean_square(logits - logits.mean(dim=1, keepdim=True)), len(logits)),
             *_temperatures(logits, test.labels.cpu()),
             self._active(learnt, train.labels.cpu()),
             _number("normalised_layers", sum(one.normalised for one in layers), max(len(layers), 1), "count"),
@@ -129,10 +129,6 @@ def _weight_numbers(layers: list[WeightLayer], sizes: list[tuple[float, float]])
         yield _number("spectral_norm", largest, one.weight.numel(), context={"layer": str(place)})
 
 
-def _logit_scale(logits: Tensor) -> float:
-    return float((logits - logits.mean(dim=1, keepdim=True)).square().mean().sqrt())
-
-
 def _temperatures(logits: Tensor, labels: Tensor) -> Iterator[Measurement]:
     """Infinite where logits are not numbers, 0 where no temperature makes the median image confident."""
     whole = bool(logits.isfinite().all())
@@ -149,10 +145,6 @@ def _number(
     name: str, value: float, n: int, unit: str = "", context: dict[str, Scalar] | None = None
 ) -> Measurement:
     return Measurement(WeightScale.name, name, value, unit, n, better="neither", context=context or {})
-
-
-def _finite(value: float) -> float:
-    return value if math.isfinite(value) else math.inf
 
 
 def _table(layers: list[WeightLayer], sizes: list[tuple[float, float]]) -> Exhibit:

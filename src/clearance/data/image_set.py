@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 from clearance._checks import check_count, check_fraction
 from clearance._rng import generator as named_generator
 from clearance.data.augmentation import Augmentation
-from clearance.data.stratified import draw_per_class, draw_stratified
+from clearance.data.stratified import draw_quota, draw_stratified
 
 UNLABELLED = "unlabelled"  # the single class of images without labels
 CHUNK = 2**22  # bytes of pixels that are hashed at once: few, because freed memory of larger pieces is kept
@@ -141,8 +141,8 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         >>> torch.equal(images[0], images[1])
         True
         """
-        indices = indices.to(self.images.device)
-        images, labels = self.images[indices], self.labels[indices]
+        indices = indices.to(self.labels.device)
+        images, labels = self._read(indices), self.labels[indices]
         if self.augmentation is not None and generator is not None:
             images = self.augmentation(images, generator)
         return images, labels
@@ -154,7 +154,12 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         >>> [len(images) for images, _ in gaussian_images(class_count=2, per_class=5).batches(4)]
         [4, 4, 2]
         """
-        return zip(self.images.split(size), self.labels.split(size), strict=True)
+        for start in range(0, len(self), size):
+            chosen = slice(start, start + size)
+            yield self._read(chosen), self.labels[chosen]
+
+    def _read(self, chosen: Tensor | slice) -> Tensor:
+        return self.images[chosen]
 
     def to(self, device: torch.device | str) -> "ImageSet":
         """The same set on another device."""
@@ -214,8 +219,15 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
         tensor([4, 4, 4])
         """
         check_count("count", count)
-        stream = named_generator(seed, "data", "per_class")
-        return self._kept(draw_per_class(self.labels.cpu(), self.classes, count, stream))
+        labels, stream = self.labels.cpu(), named_generator(seed, "data", "per_class")
+        sizes = torch.bincount(labels, minlength=self.class_count)
+        if int(sizes.min()) < count:
+            scarce = int(sizes.argmin())
+            raise ValueError(
+                f"`count` must not exceed the images of the smallest class; got {count} but class "
+                f"{self.classes[scarce]!r} has {int(sizes[scarce])}; ask for fewer."
+            )
+        return self._kept(draw_quota(labels, torch.full_like(sizes, count), stream))
 
     def fraction(self, fraction: float, seed: int) -> "ImageSet":
         """A stratified share of the images: the `part` of `split`.

@@ -5,7 +5,7 @@ import json
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -144,6 +144,7 @@ class StoredImageSet(ImageSet):
         return 4 * count * channels * height * width
 
     def _read(self, chosen: Tensor | slice) -> Tensor:
+        chosen = chosen if isinstance(chosen, slice) else chosen.cpu()
         rows = chosen if self.rows is None else self.rows[chosen]
         return self.store.read(rows).to(self.labels.device)
 
@@ -158,19 +159,6 @@ class StoredImageSet(ImageSet):
     def shape(self) -> tuple[int, int, int]:
         """(C, H, W) of one image."""
         return self.store.shape
-
-    def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """Images and labels at `indices`, read from disk; see ImageSet.batch."""
-        images, labels = self._read(indices.cpu()), self.labels[indices.to(self.labels.device)]
-        if self.augmentation is not None and generator is not None:
-            images = self.augmentation(images, generator)
-        return images, labels
-
-    def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """All images and labels in order, `size` at a time."""
-        for start in range(0, len(self), size):
-            chosen = slice(start, start + size)
-            yield self._read(chosen), self.labels[chosen]
 
     def to(self, device: torch.device | str) -> ImageSet:
         """The same set; batches arrive on that device."""

@@ -65,32 +65,3 @@ def draw_stratified(labels: Tensor, classes: int, total: int, generator: torch.G
     """
     sizes = torch.bincount(labels, minlength=classes)
     return draw_quota(labels, stratified_quota(sizes, total), generator)
-
-
-def draw_per_class(
-    labels: Tensor, classes: tuple[str, ...], count: int, generator: torch.Generator
-) -> Tensor:
-    """A random mask that is true for `count` labels of every class.
-
-    Labels are on the CPU, `count` is at least 1; `classes` are names for the message, the generator is as in
-    `draw_quota`.
-
-    Shapes:
-        labels (N,) int64; returns (N,) bool.
-
-    Raises:
-        ValueError: If a class has fewer.
-
-    >>> labels = torch.tensor([0, 0, 0, 1, 1])
-    >>> chosen = draw_per_class(labels, ("ape", "bee"), 1, torch.Generator().manual_seed(0))
-    >>> torch.bincount(labels[chosen])
-    tensor([1, 1])
-    """
-    sizes = torch.bincount(labels, minlength=len(classes))
-    if int(sizes.min()) < count:
-        scarce = int(sizes.argmin())
-        raise ValueError(
-            f"`count` must not exceed the images of the smallest class; got {count} but class "
-            f"{classes[scarce]!r} has {int(sizes[scarce])}; ask for fewer."
-        )
-    return draw_quota(labels, torch.full_like(sizes, count), generator)

@@ -455,33 +455,22 @@ def hardened(problem: Problem, found: Certified, lam: float) -> Certified | None
     return Certified(state, 0.0, objective, max(objective - dual, 0.0))
 
 
-def bias_interval(scores: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
-    """All b that minimise  mean max(1 - y (s + b), 0)  for given scores s: an interval, often a point.
+def midpoint_bias(scores: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """The middle of all b that minimise  mean max(1 - y (s + b), 0)  for given scores s: an interval, often a point.
 
     The mean is convex and piecewise linear in b. Far left every positive sample is active and no negative one,
     so that its slope is -n_J / n; at each b = y_i - s_i a positive sample falls out or a negative one comes in,
-    and the slope rises by 1/n. It is 0 between the n_J-th of these points and the next.
+    and the slope rises by 1/n. It is 0 between the n_J-th of these points and the next. libsvm reports the middle, too.
 
-    `scores` are w.x, (n,); y is -1 and +1, both present, (n,). The middle of the two ends is the bias that libsvm
-    reports.
+    `scores` are w.x, (n,); y is -1 and +1, both present, (n,).
 
-    >>> bias_interval(np.array([-3.0, 1.0]), np.array([-1.0, 1.0]))      # any b with -3 + b <= -1 and 1 + b >= 1
-    (0.0, 2.0)
+    >>> midpoint_bias(np.array([-3.0, 1.0]), np.array([-1.0, 1.0]))      # any b with -3 + b <= -1 and 1 + b >= 1
+    1.0
     """
     turns = y - scores
     positive = int((y > 0).sum())
     ordered = np.partition(turns, (positive - 1, positive))
-    return float(ordered[positive - 1]), float(ordered[positive])
-
-
-def midpoint_bias(scores: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """The middle of :func:`bias_interval`: one rule for the plateau, for its edge, and for a bias that is unique.
-
-    >>> midpoint_bias(np.array([-3.0, 1.0]), np.array([-1.0, 1.0]))
-    1.0
-    """
-    low, high = bias_interval(scores, y)
-    return (low + high) / 2
+    return float(ordered[positive - 1] + ordered[positive]) / 2
 
 
 def balanced_multipliers(problem: Problem) -> Array:

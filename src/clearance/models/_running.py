@@ -40,13 +40,6 @@ def device_named(name: str) -> torch.device:
     return place
 
 
-def dtype_of(model: nn.Module) -> torch.dtype:
-    """The dtype of its first floating-point parameter or, without one, buffer."""
-    tensors: chain[Tensor] = chain(model.parameters(), model.buffers())
-    found = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
-    return next(found, torch.get_default_dtype())
-
-
 def with_channels_last(model: Classifier) -> Classifier:
     """The same classifier with filters in channels-last memory format: only rounding differs."""
     moved: Classifier = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # stubs lack it

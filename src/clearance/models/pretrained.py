@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import json
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -205,11 +206,7 @@ def _timm(name: str, weights: Path, entry: str | None) -> tuple[nn.Module, Prepr
         raise ValueError(
             f"timm has no model {name!r}. It has {', '.join(near) or 'others'}: timm.list_models()."
         )
-
-    def make(**sizes: int) -> nn.Module:
-        module: nn.Module = timm.create_model(name, pretrained=False, **sizes)
-        return module
-
+    make = partial(timm.create_model, name, pretrained=False)
     module = _with_classes_of(make, weights, entry)
     return module, preprocessing_of(module), load_weights(module, weights, entry)
 
@@ -224,11 +221,7 @@ def _torchvision(
             f"torchvision has no classifier {name!r}. It has {', '.join(near) or 'others'}: "
             "torchvision.models.list_models()."
         )
-
-    def make(**sizes: int) -> nn.Module:
-        module: nn.Module = models.get_model(name, weights=None, **sizes)
-        return module
-
+    make = partial(models.get_model, name, weights=None)
     module, default = _with_classes_of(make, weights, entry), models.get_model_weights(name).DEFAULT
     loaded = load_weights(module, weights, entry)
     if _classes(module) == len(default.meta["categories"]):

@@ -10,21 +10,23 @@ from clearance._checks import check_choice, check_count
 PIXELS = 32
 
 
-def check_images_of_32(extractor: str, channels: int, size: int, norm: str) -> None:
+def check_images_of_32(
+    extractor: str, channels: int, size: int, norm: str, norms: Sequence[str] = ("none", "batch")
+) -> None:
     """Raise ValueError unless the images are those that `extractor` is built for."""
     check_count("channels", channels)
-    check_choice("norm", norm, ("none", "batch"))
+    check_choice("norm", norm, norms)
     if size != PIXELS:
         raise ValueError(
-            f"`size` must be {PIXELS} for {extractor}, whose poolings are made for that; got {size!r}. Resize "
+            f"`size` must be {PIXELS} for {extractor}, which is made for that; got {size!r}. Resize "
             f"the images to {PIXELS} x {PIXELS}, or use small_cnn, which takes any size from 8."
         )
 
 
-def check_halved_twice(extractor: str, channels: int, size: int, norm: str) -> None:
+def check_halved_twice(extractor: str, channels: int, size: int, norm: str, least: int = 4) -> None:
     """Raise ValueError unless `extractor` can halve images of this size twice."""
     check_count("channels", channels)
-    check_count("size", size, minimum=4)
+    check_count("size", size, minimum=least)
     check_choice("norm", norm, ("none", "batch"))
     if size % 4:
         raise ValueError(

@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import nn
 
-from clearance._checks import check_choice, check_count
+from clearance.models.extractors._stages import check_halved_twice
 
 MAPS = (20, 50)
 FEATURES = 500
@@ -38,14 +38,7 @@ def lenet(channels: int, size: int, norm: Literal["none", "batch"] = "none") -> 
     >>> lenet(1, 28)(torch.zeros(2, 1, 28, 28)).shape
     torch.Size([2, 500])
     """
-    check_count("channels", channels)
-    check_count("size", size, minimum=16)
-    check_choice("norm", norm, ("none", "batch"))
-    if size % 4:
-        raise ValueError(
-            f"`size` must be a multiple of 4 for lenet, which halves what its convolutions leave twice; got {size}. "
-            "Resize the images, or use small_cnn, which takes any size from 8."
-        )
+    check_halved_twice("lenet", channels, size, norm, least=16)
     first, second = MAPS
     flat = second * (size // 4 - 3) ** 2
     batch = norm == "batch"

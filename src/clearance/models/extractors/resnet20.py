@@ -6,8 +6,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearance._checks import check_choice, check_count
-from clearance.models.extractors._stages import PIXELS, started
+from clearance.models.extractors._stages import check_images_of_32, started
 
 MAPS = (16, 32, 64)
 BLOCKS = 3  # in each stage: 6 * 3 + 2 = 20 layers, the classifier's linear one included
@@ -46,13 +45,7 @@ def resnet20(channels: int = 3, size: int = 32, norm: Norm = "batch") -> nn.Sequ
     >>> resnet20(3, 32)(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2, 64])
     """
-    check_count("channels", channels)
-    check_choice("norm", norm, ("none", "batch", "group"))
-    if size != PIXELS:
-        raise ValueError(
-            f"`size` must be {PIXELS} for resnet20, whose stages are made for that; got {size!r}. Resize the "
-            f"images to {PIXELS} x {PIXELS}, or use small_cnn, which takes any size from 8."
-        )
+    check_images_of_32("resnet20", channels, size, norm, ("none", "batch", "group"))
     parts: OrderedDict[str, nn.Module] = OrderedDict(
         stem=nn.Sequential(*_convolution(channels, MAPS[0], 1, norm), nn.ReLU())
     )
