@@ -4,8 +4,7 @@ A claim is judged by paired differences over seeds (of logarithms where a factor
 intervals; for "best of all" the p values of all rivals are Holm-adjusted, within one number. Fewer than five seeds
 judge nothing, and no more are judged than the paper's ``claims.toml`` fixes for the study. On another dataset than its
 own a claim is "not comparable", and only its ordering is looked at. A claim about several numbers holds where every one
-of them carries it, and is refuted where one of them says the opposite: of many numbers one may do so by chance, which
-the ledger leaves to see, number by number.
+of them carries it, and is refuted where one of them says the opposite, its p value times the number of numbers.
 """
 
 import itertools
@@ -464,8 +463,12 @@ def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf, older: Sequence[Map
     dataset = shelf.dataset
     seeds = claims.seeds.get(claim.study or "recipe")
 
-    def read(readings: Iterable[ClaimReading]) -> tuple[JudgedReading, ...]:
-        return tuple(_read(reading, claims, shelf, older, seeds) for reading in readings)
+    def read(readings: Sequence[ClaimReading]) -> tuple[JudgedReading, ...]:
+        numbers = sum(reading.role == "verdict" for reading in readings)
+        return tuple(
+            _read(reading, claims, shelf, older, seeds, numbers if reading.role == "verdict" else 1)
+            for reading in readings
+        )
 
     if claim.recalled:  # what was measured is shown all the same
         here = claim.readings if dataset in (*claim.datasets, *claim.also) else ()
@@ -528,6 +531,7 @@ def _read(
     shelf: Shelf,
     older: Sequence[Mapping[str, Any]],
     seeds: int | None,
+    numbers: int,
 ) -> JudgedReading:
     try:
         pairs = paired(reading, claims, shelf)
@@ -553,10 +557,10 @@ def _read(
     needed = max(MINIMUM_SEEDS, seeds or 0)
     shown = [pairs[k] for k in kept_in]
     compared = _adjusted(shown, [claimed[k] for k in kept_in])
-    verdict, reason = _decided(compared, needed)
+    verdict, reason = _decided(compared, needed, numbers)
     order, order_reason = verdict, reason
     if reading.factor > 1:  # below 1 it is a bound, and no ordering is claimed
-        order, order_reason = _decided(_adjusted(shown, [plain[k] for k in kept_in]), needed)
+        order, order_reason = _decided(_adjusted(shown, [plain[k] for k in kept_in]), needed, numbers)
     if order == "holds" and verdict != "holds":
         reason += "; the ordering alone holds"
     left_out = _adjusted(out, [claimed[k] for k in range(len(pairs)) if k not in kept_in])
@@ -670,14 +674,17 @@ def _adjusted(pairs: Sequence[Pair], comparisons: Sequence[Comparison]) -> list[
     ]
 
 
-def _decided(compared: Sequence[Compared], needed: int) -> tuple[ClaimVerdict, str]:
+def _decided(compared: Sequence[Compared], needed: int, numbers: int) -> tuple[ClaimVerdict, str]:
     few = min(one.comparison.seeds for one in compared)
     if few < needed:
         return "cannot tell", f"{few} seed{'' if few == 1 else 's'}; a verdict needs {needed}"
-    # "At every size" is refuted by any one size, so that all of them are tries and are paid for.
+    # "At every size" is refuted by any one size, and a claim about several numbers by any one of them: all are tries
+    # and are paid for.
     tries = holm({str(k): _p(one) for k, one in enumerate(compared)})
     against = [
-        one for k, one in enumerate(compared) if tries[str(k)] < LEVEL and one.comparison.verdict == "worse"
+        one
+        for k, one in enumerate(compared)
+        if numbers * tries[str(k)] < LEVEL and one.comparison.verdict == "worse"
     ]
     if against:
         return "refuted", "refuted by " + _named(against)
