@@ -89,9 +89,8 @@ class Invented:
         yield Exhibit("class_scatter", "features", "scatter", columns, "Test features, first two directions.")
         step = np.arange(0, 901, 20)
         loss = 2.3 * np.exp(-step / 180) + 0.03 + 0.02 * self.rng.random(len(step))
-        error = [None, *(0.9 * np.exp(-step[1:] / 120) + 0.01 * self.rng.random(len(step) - 1)).tolist()]
-        columns = {"step": step.tolist(), "loss": loss.tolist(), "error": error}
-        yield Exhibit("training", "curve", "curve", columns, "Loss and error on the training batches.")
+        columns = {"step": step.tolist(), "loss": loss.tolist()}
+        yield Exhibit("training", "curve", "curve", columns, "Loss on the training batches.")
 
     def report(self):
         records, exhibits, runs = [], [], []

@@ -40,7 +40,7 @@ from clearance.experiments.build import RunData
 from clearance.experiments.class_order import few_images, in_order_of
 from clearance.experiments.export import check_exportable, export
 from clearance.experiments.feature_cache import FeatureCache
-from clearance.experiments.grid import Engine
+from clearance.experiments.grid import Engine, silent
 from clearance.experiments.provenance import described, report_with
 from clearance.experiments.run import RunFindings, RunPlan
 from clearance.experiments.saved import load_run
@@ -60,11 +60,6 @@ Again = Callable[[Sequence[str] | None], str]
 """Gives the command that makes a report again, or, for names of audits, the one that adds them."""
 Say = Callable[[str], object]
 """Takes each step of the preparation as a line."""
-
-
-def _silent(line: str) -> None:
-    """Say nothing."""
-    del line
 
 
 def audit(
@@ -214,8 +209,8 @@ class AuditRequest:
     seed: int | None = None
     export: Path | None = None
     keep: bool = False
-    say: Say = _silent
-    warn: Say = _silent
+    say: Say = silent
+    warn: Say = silent
     progress: AuditProgress | None = None
     engine: Engine = None
 
@@ -245,10 +240,6 @@ class Target:
 
 class Source(Protocol):
     """Where a trained classifier comes from."""
-
-    @property
-    def name(self) -> str:
-        """What the command and the card call it."""
 
     def target(self, request: AuditRequest) -> Target:
         """Load and check the model and its images, and resolve the audits.
@@ -345,11 +336,6 @@ class RunFolder:
     root: str | None = None
     cache: Path | None = None
     device: str = "cpu"
-
-    @property
-    def name(self) -> str:
-        """The folder's, without the folders above it."""
-        return Path(self.folder).name
 
     def target(self, request: AuditRequest) -> Target:
         """Load the run; its usual audits are those of its recipe, with their settings."""

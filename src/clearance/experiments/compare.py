@@ -24,7 +24,6 @@ from clearance.experiments.grid import (
     Listener,
     Piece,
     Results,
-    ignore_results,
     plans_of,
     run_grid,
     silent,
@@ -163,7 +162,7 @@ class Comparison:
             engine,
             listener,
             send_data=self.data is not None,
-            on_result=ignore_results if on_seed is None else self._partial(planned, on_seed),
+            on_result=silent if on_seed is None else self._partial(planned, on_seed),
         )
         return Card(self._report([value for value, _ in planned], found))
 

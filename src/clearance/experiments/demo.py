@@ -45,8 +45,6 @@ def demo_recipe() -> Recipe:
 class Demo:
     """The source of the demonstration: trains the network, and keeps nothing."""
 
-    name: str = NAME
-
     def target(self, request: AuditRequest) -> Target:
         """Train, and resolve the recipe's audits; the request has none of its own."""
         request.say("training")

@@ -70,12 +70,8 @@ Results = Mapping[int, RunFindings]
 """Findings by the place of their plan, in the order in which they came."""
 
 
-def silent(piece: Piece, event: Mapping[str, Any]) -> None:
-    """A listener that ignores all events."""
-
-
-def ignore_results(results: Results) -> None:
-    """Ignores all results."""
+def silent(*told: object) -> None:
+    """A listener that ignores all it is told."""
 
 
 def plans_of(recipe: Recipe) -> list[RunPlan]:
@@ -91,7 +87,7 @@ def run_grid(
     listener: Listener = silent,
     *,
     send_data: bool = False,
-    on_result: Callable[[Results], object] = ignore_results,
+    on_result: Callable[[Results], object] = silent,
 ) -> list[RunFindings]:
     """Run every plan; runs that are finished in `directory` are read back.
 
@@ -141,7 +137,7 @@ def run_grid(
         _board(directory, executor) as board,
     ):
         elsewhere = _Elsewhere(executor, directory, board, listener, send_data=send_data)
-        elsewhere.run(pairs[0], ignore_results)
+        elsewhere.run(pairs[0], silent)
         return elsewhere.run(pairs[1], on_result)
 
 

@@ -40,86 +40,73 @@ MOST_RUNS = 20  # of a method, whose lines a picture shows; more hide each other
 
 
 def training_curves(
-    runs: Sequence[tuple[str, Columns]], name: str, methods: Sequence[str], size: tuple[float, float]
+    runs: Sequence[tuple[str, Columns]], methods: Sequence[str], size: tuple[float, float]
 ) -> Figure:
-    """Loss or training-batch error over steps, a thin line per run.
+    """Loss over steps, a thin line per run.
 
-    `runs` are (method, columns ``step`` and `name`); what is None or not finite is a gap. `name` is ``"loss"`` or
-    ``"error"``, a fraction. Methods are in the page's order, `size` is width and height, inches.
+    `runs` are (method, columns ``step`` and ``loss``); what is None or not finite is a gap. Methods are in the page's
+    order, `size` is width and height, inches.
     """
     figure, axes = page_figure(size)
     named: set[str] = set()
     for method, columns in runs:
-        x, y = _thinned(columns, name)
+        x, y = _thinned(columns)
         label = "_" if method in named else method_name(method)
         named.add(method)
-        y = 100 * y if name == "error" else y
         axes.plot(x, y, color=series(methods.index(method)), linewidth=1.1, alpha=0.8, label=label)
     axes.set_xlabel("training step", color=INK)
-    axes.set_ylabel(f"{name} on the training batch", color=INK)
+    axes.set_ylabel("loss on the training batch", color=INK)
     axes.grid(axis="y", color=GRID, linewidth=0.7)
-    _logarithmic_if_it_helps(axes, " %" if name == "error" else "")
+    _logarithmic_if_it_helps(axes)
     draw_legend(axes)
     return figure
 
 
-def recorded(columns: Columns, name: str) -> bool:
-    """Whether a training curve has any finite number in a column.
-
-    >>> recorded({"step": [0, 1], "error": [None, float("nan")]}, "error")
-    False
-    """
-    return any(finite(value) for value in columns.get(name, ()))
-
-
-def _thinned(columns: Columns, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _thinned(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
     """Every k-th point of a training curve; None and what is not finite become gaps."""
-    numbers = [np.nan if value is None else float(value) for value in columns.get(name, ())]
+    numbers = [np.nan if value is None else float(value) for value in columns.get("loss", ())]
     step = -(-len(numbers) // MOST_STEPS) or 1
     y = np.array(numbers[::step], dtype=float)
     return np.array(columns["step"][::step], dtype=float)[: len(y)], np.where(np.isfinite(y), y, np.nan)
 
 
-def _logarithmic_if_it_helps(axes: Axes, unit: str) -> None:
+def _logarithmic_if_it_helps(axes: Axes) -> None:
     values = np.concatenate([np.ravel(line.get_ydata()) for line in axes.lines] or [np.zeros(0)])
     values = values[np.isfinite(values)]
     if len(values) and values.min() > 0 and values.max() > 30 * values.min():
         axes.set_yscale("log")
         axes.set_ylabel(f"{axes.get_ylabel()} (logarithmic)")
-        label_logarithmic(axes.yaxis, unit)
+        label_logarithmic(axes.yaxis, "")
         return
     if len(values) and values.min() >= 0:
         axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{unit}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 WIDE_SIZE = (5.9, 3.3)
 
 
 def training_pictures(findings: Findings) -> list[Picture]:
-    """Loss and error while training, a line per run, of the first runs; one picture each, where any was recorded."""
+    """Loss while training, a line per run, of the first runs, where any was recorded."""
     records = [one for one in findings.exhibits("training", "curve") if "step" in one.exhibit.columns]
-    records = [record for record in records if record.method in findings.methods]
-    pictures = []
-    for name in ("loss", "error"):
-        of_method = {method: _first(records, method, name) for method in findings.methods}
-        shown = [one for found in of_method.values() for one in found[:MOST_RUNS]]
-        runs = [(record.method, record.exhibit.columns) for record in shown]
-        if runs:
-            drawn = training_curves(runs, name, findings.methods, WIDE_SIZE)
-            few = all(len(found) <= MOST_RUNS for found in of_method.values())
-            caption = (
-                f"{name.capitalize()} on the current training batch, with the last layers in use at that step; a "
-                f"thin line per run{'' if few else ', of each method the first ones'}."
-            )
-            svg = as_svg(drawn, salt(findings, "training", name), caption)
-            pictures.append(Picture(svg, caption, tuple(exhibit_file(record) for record in shown)))
-    return [*pictures, *_weak_heads(findings)]
+    of_method = [_first(records, method) for method in findings.methods]
+    shown = [one for found in of_method for one in found[:MOST_RUNS]]
+    if not shown:
+        return _weak_heads(findings)
+    drawn = training_curves([(one.method, one.exhibit.columns) for one in shown], findings.methods, WIDE_SIZE)
+    few = all(len(found) <= MOST_RUNS for found in of_method)
+    caption = (
+        "Loss on the current training batch, with the last layers in use at that step; a "
+        f"thin line per run{'' if few else ', of each method the first ones'}."
+    )
+    svg = as_svg(drawn, salt(findings, "training", "loss"), caption)
+    return [Picture(svg, caption, tuple(map(exhibit_file, shown))), *_weak_heads(findings)]
 
 
-def _first(records: Iterable[ExhibitRecord], method: str, name: str) -> list[ExhibitRecord]:
+def _first(records: Iterable[ExhibitRecord], method: str) -> list[ExhibitRecord]:
     """The first runs of a method that have recorded it, one more than are shown if there are."""
-    having = (one for one in records if one.method == method and recorded(one.exhibit.columns, name))
+    own = (one for one in records if one.method == method)
+    having = (one for one in own if any(map(finite, one.exhibit.columns.get("loss", ()))))
     return list(itertools.islice(having, MOST_RUNS + 1))
 
 
