@@ -56,11 +56,6 @@ def test_total_of_one_term_is_that_term():
     assert float(LossTerms({"only": torch.tensor(0.25)}).total) == 0.25
 
 
-def test_total_is_made_once():
-    loss = LossTerms({"only": torch.tensor(0.25)})
-    assert loss.total is loss.total
-
-
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_a_term_that_is_not_finite_shows_in_the_total(bad):
     assert not LossTerms({"good": torch.tensor(1.0), "bad": torch.tensor(bad)}).total.isfinite()

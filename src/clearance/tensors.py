@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -242,7 +241,7 @@ class LossTerms:
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __float__ = _no_number
 
-    @cached_property
+    @property
     def total(self) -> Tensor:
         """Sum of all terms: the number to differentiate."""
         return torch.stack(list(self.terms.values())).sum()

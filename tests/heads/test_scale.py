@@ -8,6 +8,7 @@ from torch import nn
 
 from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
 from clearance.heads.weak.gradient import train_on_unit_scale
+from clearance.models.cut import MapHead, TwoLogits
 from clearance.research import feature_unit
 
 TRAINING = HeadTraining(steps=20, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)
@@ -134,6 +135,8 @@ ABSORBING = {
     ),
     "dropout first": lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(6, 3)).eval(),
     "layer norm later": lambda: nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 3)),
+    "one logit": lambda: TwoLogits(nn.Linear(6, 1)),
+    "maps": lambda: MapHead(nn.Sequential(nn.Conv2d(6, 4, 1), nn.ReLU(), nn.Conv2d(4, 3, 1)), (6, 1, 1)),
 }
 
 

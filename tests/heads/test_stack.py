@@ -228,6 +228,28 @@ def test_convolutions_are_drawn_and_other_layers_keep_their_values():
     assert stack.parameters["0.weight"][1].tolist() == norm.weight.tolist() == [1.5] * 6
 
 
+class Cosine(nn.Module):
+    """A head with a matrix of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.directions = nn.Parameter(torch.ones(3, 6))
+
+    def forward(self, features):
+        return nn.functional.normalize(features, dim=-1) @ nn.functional.normalize(self.directions, dim=-1).T
+
+
+@pytest.mark.parametrize("make", [Cosine, lambda: nn.utils.parametrizations.weight_norm(nn.Linear(6, 3))])
+def test_no_matrix_of_a_trained_head_is_kept(make):
+    head = make()
+    stack = HeadStack.initialised(head, 2, torch.Generator().manual_seed(0), std=0.1)
+    for name, value in head.named_parameters():
+        if value.ndim > 1:
+            drawn = stack.parameters[name]
+            assert not torch.equal(drawn[0], drawn[1])
+            assert bool((drawn != value).all())
+
+
 def test_a_seed_is_its_heads_and_the_next_draw_is_others():
     assert torch.equal(weights(seed=3), weights(seed=3))
     assert not torch.equal(weights(seed=3), weights(seed=4))

@@ -195,3 +195,32 @@ def test_what_is_missing_is_said(digits, tmp_path):
 def test_two_processes_end_as_one(tmp_path):
     """Under the package's own DistributedDataParallel."""
     check_that_processes_agree("lightning", tmp_path)
+
+
+def test_a_search_for_the_learning_rate_trains_as_foca_does(digits, tmp_path):
+    net = Net(FOCA(), images=digits[0])
+    trainer = lightning.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, max_epochs=1,
+                                enable_checkpointing=False, default_root_dir=tmp_path)  # fmt: skip
+    seen = []
+
+    class First(lightning.Callback):  # type: ignore[name-defined]
+        """Before the module's own start, as Lightning's search for the learning rate."""
+
+        def on_fit_start(self, trainer, pl_module):
+            pl_module.hosted.training_loss(digits[0].images[:16], digits[0].labels[:16])
+            seen.append(pl_module.hosted.session.counts()["drawn_heads"])
+
+    trainer.callbacks.insert(0, First())
+    trainer.fit(net, *loaders(digits))
+    assert seen[0] > 0
+
+
+def test_a_checkpoint_made_after_a_validation_has_the_state_of_foca(digits, tmp_path):
+    net, fresh = (Net(FOCA(), images=digits[0]) for _ in range(2))
+    trainer = trained(net, digits, tmp_path, max_epochs=1)
+    trainer.validate(net, loaders(digits)[1], verbose=False)
+    trainer.save_checkpoint(tmp_path / "after.ckpt")
+    again = lightning.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, max_epochs=2,
+                              enable_checkpointing=False, default_root_dir=tmp_path)  # fmt: skip
+    again.fit(fresh, *loaders(digits), ckpt_path=str(tmp_path / "after.ckpt"))
+    assert fresh.hosted.session.steps == 2 * net.hosted.session.steps

@@ -189,3 +189,23 @@ def test_pixels_that_the_models_normalisation_does_not_explain_are_refused(digit
 def test_two_processes_end_as_one(tmp_path):
     """Under the Trainer's own DistributedDataParallel."""
     check_that_processes_agree("trainer", tmp_path)
+
+
+def test_gradients_of_the_losses_parameters_do_not_add_up(digits, tmp_path):
+    loss, seen = CenterLoss(16, 10, update="gradient"), []
+
+    class Noted(transformers.TrainerCallback):  # type: ignore[name-defined]
+        def on_pre_optimizer_step(self, *_, **__):
+            assert loss.centres.grad is not None
+            seen.append(float(loss.centres.grad.norm()))
+
+    trainer(digits, tmp_path, loss, num_train_epochs=1, callbacks=[Noted()]).train()
+    assert max(seen[20:]) < 3 * max(seen[:5])
+
+
+def test_a_compiled_network_is_trained_with_a_loss(digits, tmp_path):
+    host = trainer(digits, tmp_path, LargeMarginLoss(("input",)), max_steps=1)
+    terms = host.hosted.training_loss(
+        digits[0].images[:8], digits[0].labels[:8], torch.compile(host.model, backend="eager")
+    )
+    assert terms.total.requires_grad

@@ -1,5 +1,7 @@
 """The contract's own defaults."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -169,3 +171,39 @@ def test_a_term_is_one_number(term, got):
         ValueError, match=rf"term 'mine' of a loss must be one number, a 0-dim tensor; got {got}"
     ):
         one_step(lambda outputs, labels: LossTerms({"mine": term}))
+
+
+def test_the_total_may_be_read_without_gradients_before_it_is_differentiated():
+    logits = torch.zeros(8, 4, requires_grad=True)
+    terms = CrossEntropyLoss()(logits, torch.arange(8) % 4)
+    fresh = LossTerms(terms.terms)
+    with torch.no_grad():
+        assert float(fresh.total) == pytest.approx(math.log(4))
+    fresh.total.backward()
+    assert logits.grad is not None
+
+
+class Distilled(Loss):
+    """A frozen teacher, and layers that are trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.teacher = (
+            nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(64, 10)).eval().requires_grad_(False)
+        )
+        self.projection = nn.Sequential(nn.Dropout(), nn.Linear(10, 10))
+
+    def forward(self, outputs, labels):
+        wanted = self.teacher(outputs.images).softmax(dim=1)
+        return LossTerms({"kd": nn.functional.cross_entropy(self.projection(outputs.logits), wanted)})
+
+
+def test_a_frozen_teacher_keeps_its_mode_and_what_is_trained_does_not():
+    loss = Distilled().eval()
+    loss.train()
+    assert [part.training for part in (loss, loss.projection[0], loss.teacher, loss.teacher[1])] == [
+        True, True, False, False,
+    ]  # fmt: skip
+    loss.teacher.train()
+    loss.eval()
+    assert [part.training for part in (loss, loss.projection[0], loss.teacher[1])] == [False, False, True]

@@ -24,6 +24,7 @@ from clearance.losses import (
     StepUp,
     SumLoss,
     TrainingWarning,
+    TripletLoss,
 )
 from clearance.losses._loss import TrainingWatch
 from clearance.models import Classifier
@@ -407,3 +408,72 @@ def test_a_loss_that_grows_without_bound_is_said_though_most_answers_are_right()
 def test_a_sum_allows_what_its_parts_allow():
     margin = LargeMarginLoss()
     assert SumLoss({"a": CrossEntropyLoss(), "b": margin})._still == margin._still > CrossEntropyLoss._still
+
+
+class Own(Loss):
+    """A loss that understands its own labels."""
+
+    def forward(self, outputs, labels):
+        if isinstance(labels, tuple):
+            one, other, share = labels
+            entropy = nn.functional.cross_entropy
+            mixed = share * entropy(outputs.logits, one) + (1 - share) * entropy(outputs.logits, other)
+            return LossTerms({"mixed": mixed})
+        if outputs.logits.ndim == 1:
+            logits, wanted = outputs.logits, labels.float()
+            return LossTerms({"bce": nn.functional.binary_cross_entropy_with_logits(logits, wanted)})
+        return LossTerms(
+            {"ce": nn.functional.cross_entropy(outputs.logits, labels.long(), ignore_index=-100)}
+        )
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels"),
+    [
+        (10 * good(), LABELS.int()),
+        (10 * good(), LABELS.to(torch.uint8)),
+        (10 * good(), (LABELS, LABELS, 0.3)),
+        (torch.linspace(-1, 1, 40), torch.arange(40) > 20),
+    ],
+    ids=["int32", "uint8", "two labels", "one logit"],
+)
+def test_labels_that_a_loss_understands_are_no_error_of_the_watch(logits, labels):
+    loss = Own()
+    for _ in range(3):
+        loss(logits.clone().requires_grad_(), labels)
+
+
+def test_what_ignored_labels_say_is_not_counted():
+    """Four in five images are not labelled, and those that are are right: nothing is stalled."""
+    loss, labels = Own(), LABELS.masked_fill(torch.arange(40) % 5 > 0, -100)
+
+    def run():
+        for _ in range(301):
+            loss((10 * good()).requires_grad_(), labels)
+
+    assert said(run) == []
+
+
+@pytest.mark.parametrize(
+    "loss", [TripletLoss(cross_entropy_weight=0.0), CenterLoss(2, 10, cross_entropy_weight=0.0)]
+)
+def test_a_head_that_is_not_trained_is_not_judged(loss):
+    """Its logits are those of the first weights, which say nothing."""
+    features = nn.functional.one_hot(LABELS % 2, 2).float() + 0.1 * torch.rand(40, 2)
+    logits = 5 * torch.randn(40, 10)
+
+    def run():
+        for _ in range(301):
+            outputs = Outputs(features.clone().requires_grad_(), logits, nn.Identity())
+            loss.after_step(outputs, LABELS) if loss(outputs, LABELS) else None
+
+    assert said(run) == []
+
+
+def test_a_loss_may_go_on_to_a_network_of_another_width():
+    loss = GaussianMixtureLoss()
+    for width in (6, 8):
+        head = GaussianMixture(width, 10)
+        for _ in range(30):
+            features = torch.randn(40, width, requires_grad=True)
+            loss(Outputs(features, head(features), head), LABELS)

@@ -15,6 +15,7 @@ from clearance import LossTerms
 from clearance.data import Augmentation, ImageSet, gaussian_images
 from clearance.data.digits import read_digits
 from clearance.data.stored import StoredImageSet, write_pixels
+from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP, GaussianMixture, GradientHeads, HeadTraining, mixture_groups
 from clearance.losses import (
     CrossEntropyLoss,
@@ -30,6 +31,7 @@ from clearance.training.fit import Progress
 from clearance.vocabulary import Outcome
 
 PLAIN = partial(torch.optim.SGD, lr=0.1)
+WORLD = GaussianClasses(class_count=3, shape=(1, 4, 4), separation=4.0, noise=0.03)
 
 
 class Recorder(Loss):
@@ -1014,3 +1016,49 @@ def test_a_loss_that_goes_on_from_another_network_is_said(data, make_model, capl
     assert lines == [
         "the loss goes on with the state of another network's training (steps); give each network a new one"
     ]
+
+
+class Masked(nn.Module):
+    """Attention over the rows of an image that looks back only."""
+
+    def __init__(self):
+        super().__init__()
+        self.query = nn.Linear(4, 4)
+        self.register_buffer("mask", torch.full((4, 4), -torch.inf).triu(1))
+
+    def forward(self, images):
+        rows = self.query(images[:, 0])
+        return ((rows @ rows.mT + self.mask).softmax(dim=-1) @ rows).flatten(1)
+
+
+def test_a_mask_of_infinities_is_no_divergence():
+    torch.manual_seed(0)
+    model = Classifier(Masked(), nn.Linear(16, 3), 0.5, 0.1)
+    found = fit(model, EndToEnd(), WORLD.images(30, seed=0), steps=300, batch_size=16, optimizer=PLAIN)
+    assert str(found.status) == "finished at step 300"
+
+
+def test_a_parameter_that_loss_and_model_share_moves_once():
+    class Penalised(CrossEntropyLoss):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+    def first_step(make):
+        torch.manual_seed(0)
+        head = nn.Linear(16, 3)
+        model = Classifier(nn.Flatten(), head)
+        before = head.weight.detach().clone()
+        fit(model, EndToEnd(make(model)), WORLD.images(30, seed=0), steps=1, batch_size=16)
+        return head.weight.detach() - before
+
+    assert torch.equal(first_step(Penalised), first_step(lambda model: CrossEntropyLoss()))
+
+
+def test_trained_end_to_end_a_head_that_foca_left_open_is_finished():
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(16, 8))
+    model, images = Classifier(extractor, nn.Linear(8, 3)), WORLD.images(30, seed=0)
+    FOCA(per_class=2).start(model, images).loss(*images.batch(torch.arange(16)))
+    assert model.unfinished == "FOCA"
+    fit(model, EndToEnd(), images, steps=2, batch_size=16)
+    assert model.unfinished is None

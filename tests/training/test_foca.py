@@ -26,7 +26,7 @@ from clearance.heads import (
 )
 from clearance.heads.train import TrainedHeads
 from clearance.integrations._hosted import Hosted
-from clearance.losses import CenterLoss, CrossEntropyLoss, Loss, TrainingWarning
+from clearance.losses import CenterLoss, CrossEntropyLoss, Loss, SquaredErrorLoss, TrainingWarning
 from clearance.models import Classifier, extract_features
 from clearance.research import generator
 from clearance.runs.tree import flatten, unflatten
@@ -1082,3 +1082,13 @@ def test_weak_heads_may_be_trained_in_batches():
     way = FOCA(per_class=2, weak_heads=GradientHeads(HeadTraining(steps=5, batch_size=3)))
     model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 6)), nn.Linear(6, 3))
     assert fit(model, way, data, steps=2, batch_size=10).status.outcome is Outcome.FINISHED
+
+
+def test_a_final_head_that_diverges_begins_again_at_half_the_learning_rate(data, make_model, sgd):
+    model = make_model()
+    training = begin(FOCA(SquaredErrorLoss(), final_head=HeadTraining(steps=300, lr=0.2)), model, data, sgd)
+    training.finish()
+    assert all(bool(value.isfinite().all()) for value in model.head.parameters())
+    hopeless = begin(FOCA(SquaredErrorLoss(), final_head=HeadTraining(steps=300, lr=1e6)), model, data, sgd)
+    with pytest.warns(TrainingWarning, match=r"diverged at every learning rate from 1e\+06 down to 3906"):
+        hopeless.finish()

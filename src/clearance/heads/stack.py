@@ -56,12 +56,13 @@ class HeadStack:
     def initialised(
         cls, architecture: nn.Module, count: int, generator: torch.Generator, std: float = 0.1
     ) -> "HeadStack":
-        """K fresh heads: weights of linear and convolutional layers N(0, std^2), their biases 0.
+        """K fresh heads: weights N(0, std^2), biases of linear and convolutional layers 0.
 
-        The means of a Gaussian mixture are weights too; its variances keep their values.
+        Weights are all parameters of two dimensions or more, both of a layer with `weight_norm` too, and the means of a
+        Gaussian mixture, whose variances keep their values.
 
         Args:
-            architecture: Gives shapes, dtype and device; parameters of other layers keep its values.
+            architecture: Gives shapes, dtype and device; parameters of one dimension of other layers keep its values.
             count: K.
             generator: On the CPU, so that a seed gives the same heads on every device and in every dtype.
             std: Standard deviation of the weights; 0.1 as in Sato et al. (2019), section 4.
@@ -75,7 +76,11 @@ class HeadStack:
                 if name not in named:
                     continue
                 stacked = value.detach().expand(count, *value.shape).clone()
-                if isinstance(module, nn.Linear | nn.modules.conv._ConvNd) or _is_mean(module, name):
+                if isinstance(module, GaussianMixture):
+                    fresh = _is_mean(module, name)
+                else:
+                    fresh = value.ndim > 1 or isinstance(module, nn.Linear | nn.modules.conv._ConvNd)
+                if fresh:
                     stacked = torch.zeros(stacked.shape, dtype=torch.float32, device="cpu")
                     if value.ndim > 1:
                         stacked.normal_(0.0, std, generator=generator)
@@ -231,7 +236,13 @@ def first_linear_weight(architecture: nn.Module) -> str | None:
     module = architecture
     if not _each_parameter_once(architecture):
         return None
-    while _is_sequential(module):
+    while True:
+        if (inner := getattr(module, "linear_if", None)) is not None:
+            prefix += f"{inner}."
+            module = getattr(module, inner)
+            continue
+        if not _is_sequential(module):
+            break
         children = [
             pair for pair in module.named_children() if not isinstance(pair[1], nn.Identity | nn.Dropout)
         ]
@@ -240,7 +251,8 @@ def first_linear_weight(architecture: nn.Module) -> str | None:
         name, module = children[0]
         prefix += f"{name}."
     name = f"{prefix}weight"
-    return name if type(module) is nn.Linear and name in dict(architecture.named_parameters()) else None
+    linear = type(module) in (nn.Linear, nn.Conv2d)
+    return name if linear and name in dict(architecture.named_parameters()) else None
 
 
 def apply_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

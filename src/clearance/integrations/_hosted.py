@@ -1,5 +1,6 @@
 """What a training loop of another package calls: the loss of a batch, what follows a step, and audits in between."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -72,7 +73,9 @@ class Hosted:
             return
         draws = self.foca.generators(torch.initial_seed() % 2**63)
         self.session = self.foca.start(self.model, self.images, generators=draws)
-        if saved is not None:
+        if saved is not None and "training" not in saved:
+            warnings.warn("the checkpoint has no state of FOCA, which begins anew", stacklevel=2)
+        elif saved is not None:
             self.session.load_state_dict(saved["training"])
             own = (
                 self.foca.own_streams if process_count() > 1 else ()
@@ -93,9 +96,13 @@ class Hosted:
     ) -> LossTerms:
         """The loss to differentiate; `model` is what the host has put around the classifier."""
         self.loss.train().to(images.device)
+        if (
+            self.foca is not None and self.session is None
+        ):  # before the training: a search for its learning rate
+            self.begin()
         if self.session is not None:
             return self.session.loss(images, labels, model)
-        outputs: Outputs = (model or self.model)(images, layers=self.loss.layers)
+        outputs: Outputs = (self.model if model is None else model)(images, layers=self.loss.layers)
         terms: LossTerms = self.loss(outputs, labels)
         self._seen.append((outputs.detached(), labels))
         return terms
@@ -105,7 +112,7 @@ class Hosted:
     ) -> tuple[LossTerms, Tensor]:
         """Loss and logits of the model's own head, which under FOCA is untrained until the end."""
         self.loss.eval().to(images.device)
-        outputs: Outputs = (model or self.model)(images, layers=self.loss.layers)
+        outputs: Outputs = (self.model if model is None else model)(images, layers=self.loss.layers)
         return self.loss(outputs, labels), outputs.logits
 
     @torch.no_grad()

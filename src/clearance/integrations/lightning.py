@@ -49,7 +49,10 @@ class TrainsClassifier:
         super().setup(stage)  # type: ignore[misc]
         if self.hosted is not None:
             self.hosted.thaw()
-        self.hosted = Hosted(self.objective, self.model, self.images)
+        if (
+            self.hosted is None or stage == "fit"
+        ):  # one that was trained has the state that a checkpoint needs
+            self.hosted = Hosted(self.objective, self.model, self.images)
         if stage == "fit":
             self.hosted.freeze()
 
@@ -89,7 +92,8 @@ class TrainsClassifier:
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the state of the loss, and FOCA's."""
         super().on_save_checkpoint(checkpoint)  # type: ignore[misc]
-        checkpoint["clearance"] = self.hosted.state_dict()
+        if self.hosted is not None:
+            checkpoint["clearance"] = self.hosted.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep this state until training goes on."""

@@ -162,8 +162,9 @@ class _Following(TrainerCallback):
             )
 
     def on_optimizer_step(self, *_: Any, **__: Any) -> None:
-        """The optimiser has moved."""
+        """The optimiser has moved; the Trainer forgets the gradients of its model alone."""
         self.hosted.after_step()
+        self.hosted.loss.zero_grad()
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
         """Training has ended."""

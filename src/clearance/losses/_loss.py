@@ -4,7 +4,7 @@ import contextlib
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -71,6 +71,7 @@ class Loss(nn.Module):
     # see `TrainingWatch`, "not begun"; more for a loss that moves the mean of all logits faster
     _still = 0.004
     _takes_probabilities = False  # whether it also makes sense after a softmax
+    _trains_head = True  # else logits say nothing
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         """Call ``forward`` with (outputs, labels), (logits, labels) or (features, logits, labels); watch for failures.
@@ -103,6 +104,15 @@ class Loss(nn.Module):
             self._count_batch(outputs)
         return terms
 
+    def train(self, mode: bool = True) -> Self:
+        """As for any module, but a frozen network that a loss holds, as a teacher, keeps its mode."""
+        frozen = [part for part in self.children() if _is_frozen(part)]
+        modes = {part: part.training for child in frozen for part in child.modules()}
+        super().train(mode)
+        for part, before in modes.items():
+            part.training = before
+        return self
+
     @contextlib.contextmanager
     def _for_another_head(self) -> Iterator[None]:
         """Calls with a batch that was counted already."""
@@ -131,6 +141,9 @@ class Loss(nn.Module):
     def _count_batch(self, outputs: Outputs) -> None:
         self._batches_in_all += 1
         weights, before = self._weights_of_classes(outputs), self._first_weights
+        if weights is not None and before is not None and before.shape != weights.shape:  # another network's
+            self._watch_anew()
+            before = None
         if weights is not None and before is None:
             self._first_weights = weights.detach().clone()
         elif (
@@ -163,7 +176,10 @@ class Loss(nn.Module):
     def _watch(self) -> "TrainingWatch":
         """Made on first use, because a subclass need not call our ``__init__``."""
         watch: TrainingWatch = self.__dict__.setdefault(
-            "_watch_of_this", TrainingWatch(self._still, takes_probabilities=self._takes_probabilities)
+            "_watch_of_this",
+            TrainingWatch(
+                self._still, takes_probabilities=self._takes_probabilities, judges_logits=self._trains_head
+            ),
         )
         return watch
 
@@ -180,6 +196,11 @@ class Loss(nn.Module):
         """Called without gradient after each optimiser step; does nothing but count by default."""
         del outputs, labels
         self._batches_since_step = 0
+
+
+def _is_frozen(module: nn.Module) -> bool:
+    weights = list(module.parameters())
+    return bool(weights) and not any(one.requires_grad for one in weights)
 
 
 def _gathered(*tensors: Tensor) -> tuple[Outputs, Tensor]:
@@ -298,9 +319,12 @@ class TrainingWatch:
     True
     """
 
-    def __init__(self, still: float = Loss._still, *, takes_probabilities: bool = False) -> None:
+    def __init__(
+        self, still: float = Loss._still, *, takes_probabilities: bool = False, judges_logits: bool = True
+    ) -> None:
         self.batches = 0
         self._still = still
+        self._judges_logits = judges_logits
         self._takes_probabilities = takes_probabilities
         self._first: tuple[float, float, float] | None = (
             None  # the first batch's cross-entropy, loss and spread
@@ -326,18 +350,27 @@ class TrainingWatch:
     def _check(
         self, logits: Tensor, labels: Tensor, total: Tensor, images: Tensor | None, subtracted: Tensor | None
     ) -> None:
-        samples, classes = logits.shape[-2:]
         if total.is_meta:  # only traced: there are no numbers
             return
-        if samples < 8 or classes < 2 or labels.shape != (samples,) or labels.is_floating_point():
+        samples, classes = logits.shape[-2:] if logits.ndim > 1 else (len(logits), 1)
+        if (
+            not self._judges_logits
+            or samples < 8
+            or classes < 2
+            or not isinstance(labels, Tensor)
+            or labels.shape != (samples,)
+            or labels.is_floating_point()
+            or bool(((labels < 0) | (labels >= classes)).any())
+        ):
             self._judge_loss_alone(float(total), math.log(max(classes, 2)))
             return
+        labels = labels.long()
         heads = logits.reshape(-1, samples, classes).float()
-        entropy = F.cross_entropy(heads.flatten(0, 1), labels.clamp(0, classes - 1).repeat(len(heads)))
+        entropy = F.cross_entropy(heads.flatten(0, 1), labels.repeat(len(heads)))
         named = heads.argmax(dim=-1)
         right = (named == labels).float().mean()  # float64 is not there on every device
         chosen = F.one_hot(named, classes).float().mean(dim=1).amax(dim=1).mean()
-        own = F.one_hot(labels.clamp(0, classes - 1), classes).float().mean(dim=0).amax()
+        own = F.one_hot(labels, classes).float().mean(dim=0).amax()
         spread = (heads - heads.mean(dim=1, keepdim=True)).square().mean().sqrt()
         mean = heads.mean(dim=1)
         mean = mean - mean.mean(dim=1, keepdim=True)

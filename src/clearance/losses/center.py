@@ -94,6 +94,7 @@ class CenterLoss(Loss):
         check_fraction("rate", rate, open_below=True)
         check_choice("update", update, ("paper", "gradient"))
         check_non_negative("cross_entropy_weight", cross_entropy_weight)
+        self._trains_head = cross_entropy_weight > 0
         self.in_features, self.classes, self.weight, self.rate = in_features, classes, weight, rate
         self.update, self.cross_entropy_weight = update, cross_entropy_weight
         start = torch.zeros(classes, in_features)
@@ -118,7 +119,7 @@ class CenterLoss(Loss):
 
     def _weights_of_classes(self, outputs: Outputs) -> Tensor | None:
         del outputs
-        return self.centres if self.update == "gradient" else None
+        return self.centres if self.update == "gradient" and self.weight > 0 else None
 
     @property
     def _without_steps(self) -> str | None:  # type: ignore[override]

@@ -70,6 +70,7 @@ class ContrastiveLoss(Loss):
         check_positive("margin", margin)
         check_non_negative("weight", weight)
         check_non_negative("cross_entropy_weight", cross_entropy_weight)
+        self._trains_head = cross_entropy_weight > 0
         self.margin, self.weight, self.cross_entropy_weight = margin, weight, cross_entropy_weight
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:

@@ -50,6 +50,7 @@ class SumLoss(Loss):
                 raise ValueError(f"`parts` must have names such as 'softmax' or 'margin'; got {name!r}.")
         self._still = max(part._still for part in parts.values())
         self._takes_probabilities = all(part._takes_probabilities for part in parts.values())
+        self._trains_head = any(part._trains_head for part in parts.values())
         self.weights = dict.fromkeys(parts, 1.0) | dict(weights or {})
         for name, weight in self.weights.items():
             check_choice("weights", name, parts)

@@ -121,6 +121,8 @@ class SummedHeads(nn.Module):
 class TwoLogits(nn.Module):
     """A head with one logit, of the second of two classes, as a head with two: softmax((0, z)) has sigmoid(z)."""
 
+    linear_if = "part"  # the first layer that reads features is in there
+
     def __init__(self, part: nn.Module) -> None:
         super().__init__()
         self.part = part
@@ -168,6 +170,8 @@ class MapHead(nn.Module):
     >>> head(torch.rand(2, 8)).shape
     torch.Size([2, 3])
     """
+
+    linear_if = "part"
 
     def __init__(self, part: nn.Module, shape: tuple[int, int, int]) -> None:
         super().__init__()

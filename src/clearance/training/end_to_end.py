@@ -113,9 +113,9 @@ class EndToEnd(WayOfTraining):
         return streams
 
     def trainable(self, model: Classifier) -> Iterable[nn.Parameter]:
-        """Everything: extractor, head and loss."""
+        """Everything: extractor, head and loss, each parameter once."""
         check_classifier(model)
-        return [*model.parameters(), *self.loss.parameters()]
+        return list(dict.fromkeys([*model.parameters(), *self.loss.parameters()]))
 
     def start(
         self, model: Classifier, data: Any, optimizer: torch.optim.Optimizer, generators: Generators
@@ -135,6 +135,7 @@ class _EndToEndTraining(Training):
     ) -> None:
         self.way, self.model, self.data, self.optimizer = way, model, open_images(data), optimizer
         self.generators = generators
+        self.model.unfinished = None
         self._steps = 0
         self._moved = list(way.trainable(model))
         check_moved(self._moved)

@@ -606,9 +606,10 @@ def untrained_reason(
     `label_noise` is the share of labels that are known to be wrong; a network that learned only the truth agrees with
     the others.
     """
-    values = (value for value in model.state_dict().values() if isinstance(value, Tensor))
-    finite = all(bool(value.isfinite().all()) for value in values)
-    if not finite:
+    running = (
+        value for name, value in model.named_buffers() if name.endswith(("running_mean", "running_var"))
+    )
+    if not all(bool(value.isfinite().all()) for value in (*model.parameters(), *running)):
         return Outcome.DIVERGED, "the trained weights are not finite"
     if (flat := collapse_reason(model, data)) is not None:
         return Outcome.COLLAPSED, flat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import torch
@@ -132,9 +132,11 @@ class FOCA(WayOfTraining):
             )
 
     def trainable(self, model: Classifier) -> Iterable[nn.Parameter]:
-        """The extractor and the loss; never a head."""
+        """The extractor and the loss, each parameter once; never a head."""
         check_classifier(model)
-        return [*model.extractor.parameters(), *self.loss.parameters()]
+        head = set(model.head.parameters())
+        of_loss = (one for one in self.loss.parameters() if one not in head)
+        return list(dict.fromkeys([*model.extractor.parameters(), *of_loss]))
 
     def start(
         self,
@@ -182,6 +184,7 @@ class FOCATraining(Training):
     {'drawn_heads': 3, 'diverged_heads': 0}
     """
 
+    HALVINGS = 8  # of the final head's learning rate at most
     RUNAWAY = 100.0  # times the first features' unit; under GradientHeads digits grew up to 40 times
     FORGOTTEN = 50  # batches without `after_step`; fewer may be one step of accumulated gradients
     REDRAWS = 3  # one batch of features may fail by chance; four in a row mean a diverged extractor
@@ -300,8 +303,10 @@ class FOCATraining(Training):
 
         A Gaussian mixture is fitted in closed form: its maximum-likelihood means and variances.
 
+        Training that diverges, as squared error on large features may, begins again at half the learning rate.
+
         Warns:
-            UserWarning: If features have grown too much.
+            UserWarning: If features have grown too much, or the head diverges at every rate.
         """
         self.model.unfinished = None
         if self.way.recalibrate:
@@ -312,16 +317,27 @@ class FOCATraining(Training):
             if bool(features.isfinite().all()):  # of others nothing can be fitted: training has diverged
                 self.model.head.fit_statistics(features, self.data.labels)
             return
-        generator = self.generators["final_head"]
+        generator, training = self.generators["final_head"], self.way.final_head
         fresh = HeadStack.initialised(self.model.head, 1, generator)
-        trained = train_on_unit_scale(
-            fresh,
-            features,
-            self.data.labels,
-            self.way.final_head,
-            loss=self.way.loss.sample_loss,
-            generator=generator,
-        )
+        for _ in range(1 + self.HALVINGS):
+            trained = train_on_unit_scale(
+                fresh,
+                features,
+                self.data.labels,
+                training,
+                loss=self.way.loss.sample_loss,
+                generator=generator,
+            )
+            if not bool(trained.diverged) or not bool(features.isfinite().all()):
+                break
+            training = replace(training, lr=training.lr / 2)
+        else:
+            warnings.warn(
+                f"the final head diverged at every learning rate from {self.way.final_head.lr:g} down to "
+                f"{2 * training.lr:g}; set a lower one: final_head=HeadTraining(lr=...).",
+                TrainingWarning,
+                stacklevel=2,
+            )
         with torch.no_grad():
             for name, value in self.model.head.named_parameters():
                 value.copy_(trained.stack.parameters[name][0])
