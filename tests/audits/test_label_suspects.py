@@ -220,3 +220,28 @@ def test_at_most_as_many_images_as_asked_for():
     assert numbers["suspects", "train"].n == numbers["suspects", "test"].n == 200
     with pytest.raises(ValueError, match="`images`"):
         LabelSuspects(images=0)
+
+
+def test_what_was_not_looked_at_is_counted():
+    numbers, _ = found(digits(), load_dataset("digits", split="test"), images=200)
+    left = numbers["left_out", "train"]
+    assert (round(left.value * left.n), left.n) == (len(digits()) - 200, len(digits()))
+    assert ("left_out", "train") not in found(digits(), load_dataset("digits", split="test"))[0]
+
+
+def test_classes_too_small_to_be_judged_are_not_called_right(tmp_path):
+    few = digits().per_class(2, seed=0)
+    test = load_dataset("digits", split="test").per_class(2, seed=0)
+    card = cl.audit(
+        Classifier(nn.Flatten(), nn.Linear(64, 10)),
+        train=few,
+        test=test,
+        audits=["label_suspects"],
+        verbose=False,
+    )
+    names = {one.name: one.value for one in card.measurements}
+    assert names["not_judged"] == 1
+    assert "agreement" not in names
+    page = card.save(tmp_path / "page.html").read_text("utf-8")
+    assert "No label was judged" in page
+    assert "No label looks wrong" not in page

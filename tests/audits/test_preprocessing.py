@@ -154,3 +154,21 @@ def test_logits_that_are_not_finite_are_wrong():
 def test_images_is_a_count():
     with pytest.raises(ValueError, match="`images`"):
         PreprocessingMismatch(images=0)
+
+
+def test_with_one_image_of_each_class_too_the_best_way_is_named():
+    colours = torch.rand(300, 3, 1, 1, generator=torch.Generator().manual_seed(0)).expand(300, 3, 2, 2)
+
+    class Nearest(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1))
+
+        def forward(self, features):
+            return -torch.cdist(features, colours.flip(1).flatten(1)) * self.weight
+
+    data = ImageSet(colours.clone(), torch.arange(300), tuple(map(str, range(300))))
+    found = PreprocessingMismatch()(Classifier(nn.Flatten(), Nearest()), data, data)
+    gain = next(one for one in found.measurements if one.name == "gain")
+    assert gain.value > 0.9
+    assert found.exhibits[0].columns["way"][0] == "channels in the order blue, green, red"

@@ -333,3 +333,13 @@ def test_without_weights_a_line_of_the_error_stream_and_the_page_say_so(work, tm
     assert "No --weights were given: its weights are those that bobs_net:Net comes with." in words
     quiet = run("audit", "bobs_net:Net", *options, *OPTIONS, "--out", str(tmp_path), "--quiet")
     assert quiet == (0, "", "")
+
+
+@pytest.mark.parametrize("place", ["bobs_net:Net", "bobs_net.py:Net"])
+def test_worker_processes_find_the_code_too(work, tmp_path, place):
+    status, _, complaint = audit(
+        work, tmp_path, *OPTIONS, "--jobs", "1", place=place, audits="accuracy,minimal_perturbation"
+    )
+    assert (status, complaint) == (0, "")
+    names = {one["name"] for one in json.loads((tmp_path / "report.json").read_text("utf-8"))["measurements"]}
+    assert {"error", "median_flip"} <= names

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, Subset, TensorDataset, random_split
 
 from clearance import compare
 from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images
+from clearance.data.intake import unnormalised
 from clearance.models import Classifier
 from clearance.training import FOCA, EndToEnd, fit
 
@@ -328,3 +329,29 @@ def test_random_transforms_are_warned_of(given):
     assert caught[0].filename == __file__
     pairs = [(item["image"], item["label"]) for item in (given[i] for i in range(6))]
     open_images(pairs)
+
+
+def test_undone_normalisation_of_floats_that_are_no_bytes_stays_within_the_range():
+    mean, std = (
+        torch.tensor(three).view(3, 1, 1) for three in ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+    )
+    images = torch.rand(20, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    images[:, :, :2], images[:, :, 2:4] = 0.0, 1.0
+    for dtype, exact in ((torch.float32, 1e-6), (torch.float16, 2e-3)):
+        found = unnormalised(((images - mean) / std).to(dtype), mean, std)
+        assert 0 <= float(found.min()) <= float(found.max()) <= 1
+        torch.testing.assert_close(found, images, atol=exact, rtol=0)
+
+
+def test_a_grey_picture_among_coloured_ones_becomes_coloured():
+    def picture(mode, level):
+        return Image.new(mode, (8, 8), level if mode == "L" else (level, level, level))
+
+    pictures = [
+        (picture("RGB", 10 * place) if place != 3 else picture("L", 30), place % 2) for place in range(6)
+    ]
+    found = open_images(pictures)
+    assert found.shape == (3, 8, 8)
+    assert found.batch(torch.tensor([3]))[0].unique().tolist() == pytest.approx([30 / 255])
+    with pytest.raises(ValueError, match="convert all to one mode"):
+        open_images(pictures[3:])

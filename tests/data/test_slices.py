@@ -93,3 +93,13 @@ def test_other_files_are_refused(data, tmp_path):
         read_slices(tmp_path / "meta.csv", data)
     with pytest.raises(ValueError, match="a line for each of the 60 images, in their order"):
         read_slices(written(tmp_path, "row,site", "0,A"), gaussian_images(per_class=20))
+
+
+def test_numbers_may_be_missing_and_what_is_left_out_is_said(tmp_path):
+    many = gaussian_images(class_count=2, per_class=100)
+    ages = ["NA" if k == 7 else k for k in range(200)]
+    path = written(tmp_path, "row,age,patient", *(f"{k},{age},p{k % 60}" for k, age in enumerate(ages)))
+    with pytest.warns(UserWarning, match="'patient' left out: more than 50 values"):
+        columns = read_slices(path, many).columns
+    assert list(columns) == ["age"]
+    assert columns["age"].count(None) == 1

@@ -136,3 +136,13 @@ def test_numbers_are_refused_where_files_are_missing(pictures, tmp_path):
     np.save(tmp_path / "train.npy", [0, 1])
     with pytest.raises(ValueError, match=r"1 files of .* cannot be read"):
         read_split(tmp_path / "train.npy", lacking)
+
+
+def test_names_that_are_no_images_are_counted(pictures, tmp_path):
+    file = tmp_path / "split.csv"
+    names = [pictures.name_of(place) for place in range(len(pictures))]
+    lines = [f"{name},{('train', 'test')[place % 2]}" for place, name in enumerate(names)]
+    file.write_text("\n".join(["file,split", *lines, "gone.png,train", "lost.png,test"]))
+    with pytest.warns(UserWarning, match=f"2 of the {len(names) + 2} lines of split.csv name no image"):
+        train, test = read_split(file, pictures)
+    assert len(train) + len(test) == len(names)

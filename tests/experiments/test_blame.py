@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from clearance.data import ImageSet
+from clearance.data.digits import read_digits
 from clearance.experiments.outside import AccuracyMissedError, check_accuracy
 from clearance.models import Classifier
 
@@ -100,3 +101,12 @@ def test_what_was_expected_is_told_in_a_line():
 def test_an_accuracy_is_a_share(expected):
     with pytest.raises(ValueError, match=r"`expect_accuracy` must lie in \(0, 1\]"):
         check_accuracy(Classifier(nn.Flatten(), Reader(lambda x: x)), world(), expected)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_order_of_the_classes_is_not_blamed_for_a_network_that_knows_nothing(seed):
+    torch.manual_seed(seed)
+    model = Classifier(nn.Flatten(), nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)))
+    with pytest.raises(AccuracyMissedError) as caught:
+        check_accuracy(model, read_digits("test"), 0.95)
+    assert "another order" not in str(caught.value)

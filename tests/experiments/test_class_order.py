@@ -1,6 +1,7 @@
 """The outputs of a model that knows the names of its classes, and images whose classes have names."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from torch import nn
 
 import clearance as cl
 from clearance.data import gaussian_images
+from clearance.experiments.class_order import _names_of
 from cli.terminal import run
 
 NAMES = ("ant", "bee", "cat")
@@ -126,3 +128,10 @@ def test_the_command_says_so_without_an_expected_accuracy(tmp_path, monkeypatch)
     status, shown, complaint = run("audit", "net.py:net", *words)
     assert status == 0, complaint
     assert "classes: the model's outputs were put in the order of the images' classes, by name" in shown
+
+
+def test_names_of_outputs_by_number_as_text_are_in_the_order_of_the_numbers():
+    names = [f"kind {letter}" for letter in "abcdefghijkl"]
+    module: Any = nn.Linear(4, 12)
+    module.config = SimpleNamespace(id2label={str(place): name for place, name in enumerate(names)})
+    assert _names_of(module, 12) == tuple(names)

@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 import clearance as cl
-from clearance.experiments.diff import KINDS, diff
-from clearance.gate.results import paired_fractions
+from clearance.experiments.diff import KINDS, Change, diff
+from clearance.gate.results import GateResult, GateStatus, paired_fractions
+from clearance.gate.tolerance import Quantity, Tolerance
 from cli.terminal import run
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -189,3 +190,15 @@ def test_one_image_that_flipped_is_one():
 def test_a_difference_of_shares_is_in_points(cards):
     found = diff(cards["sound"], cards["loud"])
     assert re.match(r"−[\d.]+ points → −?[\d.]+ points, better", said(found)["Confidence minus accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("last", "now", "worse"), [(-0.10, 0.103, 0.003), (-0.10, 0.095, -0.005), (0.02, 0.08, 0.06)]
+)
+def test_confidence_is_worse_by_as_much_as_it_is_farther_from_accuracy(last, now, worse):
+    quantity = Quantity("calibration", "overconfidence")
+    tolerance = Tolerance(quantity, "changes", 0.0, relative=False)
+    ends = {"low": now - last - 0.001, "high": now - last + 0.001}
+    changed = Change(quantity, "neither", GateResult(tolerance, GateStatus.PASS, last, now, **ends))
+    assert changed.loss == pytest.approx(worse)
+    assert changed.harm == pytest.approx((worse - 0.001, worse + 0.001))

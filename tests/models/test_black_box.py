@@ -207,3 +207,14 @@ def test_what_is_cut_by_nothing_is_still_answered(sets):
     images = torch.rand(4, 3, 8, 8)
     module = Most().eval()
     assert torch.equal(black_box(module, example=images, verbose=False)(images), module(images))
+
+
+@pytest.mark.parametrize("rounded", [lambda p: p.round(decimals=2), lambda p: p.bfloat16().float()])
+def test_rounded_probabilities_are_probabilities(rounded):
+    torch.manual_seed(0)
+    images, weight = torch.rand(64, 1, 4, 4), torch.randn(16, 5)
+    exact = (images.flatten(1) @ weight).softmax(dim=1)
+    model = black_box(
+        lambda x: rounded((x.flatten(1) @ weight).softmax(dim=1)), example=images[:8], verbose=False
+    )
+    torch.testing.assert_close(model(images).softmax(dim=1), exact, atol=0.02, rtol=0)

@@ -92,13 +92,16 @@ def other_images(given: Any, test: ImageSet) -> ImageSet:
 def first_half(labels: Tensor, seed: int) -> Tensor:
     """A mask, true for half of every class (the smaller half of an odd number), drawn only by the seed.
 
-    Labels are (N,); equal seeds give different models the same halves.
+    Where every class has one image, it is half of the images. Labels are (N,); equal seeds give different models the
+    same halves.
 
     >>> mask = first_half(torch.tensor([0, 0, 1, 1, 1]), seed=0)
     >>> torch.bincount(torch.tensor([0, 0, 1, 1, 1])[mask])
     tensor([1, 1])
     """
     given = labels.cpu()
+    if len(given) and int(torch.bincount(given).max()) == 1:
+        given = torch.zeros_like(given)
     quota = torch.bincount(given) // 2
     return draw_quota(given, quota, generator(seed, "audits", "halves")).to(labels.device)
 

@@ -148,8 +148,6 @@ class Calibration(Audit):
             temperature = _fitted(all_logits(subject.model, kept).double(), kept.labels)
             return logits / temperature, [temperature]
         half, labels = first_half(subject.test.labels, subject.seed), subject.test.labels
-        if not bool(half.any()):  # one image of each class
-            half = first_half(torch.zeros_like(labels), subject.seed)
         temperatures = [_fitted(logits[side], labels[side]) for side in (half, ~half)]
         return logits / logits.new_tensor(temperatures)[half.long()][:, None], temperatures
 

@@ -56,10 +56,11 @@ class LabelSuspects(Audit):
     Measurements, for each ``split``: ``suspects``, the share of images in the list: confident learning doubts their
     label, by itself or as one of a pair of classes, or they are sure; ``sure``, the share whose given label has a
     probability below 0.01 and is not the likeliest, with 95 % Wilson intervals; ``model_agrees``, of the suspects the
-    share for which the audited classifier, too, predicts the class that they look like. Over both sets:
-    ``worst_pair``, the largest share of a class that looks like one other class, and ``agreement``, the share of labels
-    that the regression predicts. Exhibits: ``suspects``, the list, the surest first; ``pairs``, shares of classes that
-    look like another; ``pictures`` of the first suspects.
+    share for which the audited classifier, too, predicts the class that they look like; ``left_out``, the share that
+    was not looked at, where there is one. Over both sets: ``worst_pair``, the largest share of a class that looks like
+    one other class, ``agreement``, the share of labels that the regression predicts, and ``not_judged``, the share of
+    labels of classes with fewer than five images, where there is one. Exhibits: ``suspects``, the list, the surest
+    first; ``pairs``, shares of classes that look like another; ``pictures`` of the first suspects.
 
     Args:
         images: At most, of each set; a class-balanced choice by the seed where there are more.
@@ -114,7 +115,8 @@ class LabelSuspects(Audit):
             for number, split in enumerate(sets)
             for one in self._of_split(doubted, answers, place == number, split)
         ]
-        numbers += [self._worst(shares, labels), self._agreement(doubted, labels, judged)]
+        numbers += self._unseen(sets, rows, labels, judged)
+        numbers += [self._worst(shares, labels), *self._agreement(doubted, labels, judged)]
         pairs = self._pairs(shares, labels, subject.train.classes)
         return Findings(tuple(numbers), (list_, pairs, *_pictures(list_, sets)))
 
@@ -124,10 +126,21 @@ class LabelSuspects(Audit):
         images = int((labels == given).sum())
         return share_of(self.name, "worst_pair", round(float(shares.max()) * images), images, "lower", {})
 
-    def _agreement(self, found: "Doubts", labels: Ints, judged: NDArray[np.bool_]) -> Measurement:
+    def _agreement(self, found: "Doubts", labels: Ints, judged: NDArray[np.bool_]) -> Iterator[Measurement]:
         """How often the regression predicts the given label: where it rarely does, it cannot tell the classes apart."""
-        agrees = (found.likeliest == labels)[judged] if judged.any() else np.zeros(1, dtype=bool)
-        return share_of(self.name, "agreement", int(agrees.sum()), len(agrees), "neither", {})
+        agrees = (found.likeliest == labels)[judged]
+        if len(agrees):
+            yield share_of(self.name, "agreement", int(agrees.sum()), len(agrees), "neither", {})
+
+    def _unseen(
+        self, sets: dict[str, ImageSet], rows: dict[str, Tensor], labels: Ints, judged: NDArray[np.bool_]
+    ) -> Iterator[Measurement]:
+        """Where there are any: images that were not looked at, and labels of classes too small to be judged."""
+        for split, data in sets.items():
+            if left := len(data) - len(rows[split]):
+                yield share_of(self.name, "left_out", left, len(data), "neither", {"split": split})
+        if small := int((~judged).sum()):
+            yield share_of(self.name, "not_judged", small, len(labels), "neither", {})
 
     def _of_split(
         self, found: "Doubts", answers: Ints, mine: NDArray[np.bool_], split: str

@@ -33,6 +33,7 @@ from clearance.data.stored import StoredImageSet, while_used, write_pixels
 _IMAGES = ("image", "img", "images", "pixel_values", "x")
 _LABELS = ("label", "labels", "fine_label", "class", "target", "y")
 _READ_TWICE = 16  # items; a flip of half of the images then shows in all but 1 of 65,536 sets
+_OUTSIDE = 1e-3  # of [0, 1], that they may leave where pixels are no bytes
 _ROUNDING = 0.02  # 255ths: what normalising and undoing it in float32 may leave
 _GREY = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's mode "L"
 
@@ -156,7 +157,10 @@ def unnormalised(images: Any, mean: Tensor, std: Tensor) -> Any:
         return images
     found = images.detach().cpu().float() * std.cpu() + mean.cpu()
     levels = (255 * found).round()
-    return levels / 255 if bool((255 * found - levels).abs().max() < _ROUNDING) else found
+    if bool((255 * found - levels).abs().max() < _ROUNDING):
+        return levels / 255
+    inside = found.clamp(0, 1)  # what normalising and undoing it have rounded
+    return inside if bool((found - inside).abs().max() < _OUTSIDE) else found
 
 
 def _from_pair(images: Any, labels: Any, like: ImageSet | None) -> ImageSet:
@@ -348,15 +352,18 @@ def _warn_of_random_transforms(data: Any) -> None:
 def _pixels(
     items: Iterator[tuple[Any, Any]], how: Preprocessing, labels: list[Tensor]
 ) -> Iterator[NDArray[Any]]:
+    grey = True  # pictures are grey if the first is
     for place, (image, label) in enumerate(items):
         labels.append(_label(label, place))
-        yield _one(image, how, place)
+        pixels = _one(image, how, place, keep_grey=grey)
+        grey = grey and len(pixels) == 1
+        yield pixels
 
 
-def _one(image: Any, how: Preprocessing, place: int) -> NDArray[Any]:
+def _one(image: Any, how: Preprocessing, place: int, *, keep_grey: bool) -> NDArray[Any]:
     """One image as (C, H, W): bytes if it was given as bytes or as a picture, else floats in [0, 1]."""
     if isinstance(image, Image.Image):
-        return transformed(Image.fromarray(picture_array(image, keep_grey=True)), how)
+        return transformed(Image.fromarray(picture_array(image, keep_grey=keep_grey)), how)
     _check_array(image, place)
     if isinstance(image, np.ndarray) and image.dtype == np.uint8:
         return transformed(Image.fromarray(image.squeeze(2) if image.shape[2:] == (1,) else image), how)

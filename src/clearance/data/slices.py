@@ -13,6 +13,7 @@ import numpy as np
 from clearance._text import visible
 from clearance.data.image_set import ImageSet
 
+NO_VALUE = ("", "na", "n/a", "nan", "null")
 MOST = 50  # values of a column of texts from which on it names images rather than slices of them
 BINS = 4  # of a column of numbers with more values than that
 _LARGEST_FILE = 2**28  # bytes
@@ -73,18 +74,28 @@ def read_slices(path: str | PathLike[str], data: ImageSet) -> Slices:
     header, lines = read_table(file)
     places = rows_by_name(file, [line[0] for line in lines], data, header[0])
     columns: dict[str, Sequence[str | None]] = {}
+    left_out = []
     for number, name in enumerate(header[1:], start=1):
         cells: list[str | None] = [None] * len(data)
         for line, place in zip(lines, places, strict=True):
-            if place is not None and line[number].strip():
+            if place is not None and line[number].strip().lower() not in NO_VALUE:
                 cells[place] = visible(line[number].strip())
         values = _as_slices(cells)
         if values is not None:
             columns[name] = values
+        elif len(set(cells) - {None}) < len(cells) - cells.count(None):  # else it names images
+            left_out.append(name)
     if not columns:
         raise ValueError(
             f"{file} must have a column besides the first with at most {MOST} values, or of numbers; got "
             f"{', '.join(map(repr, header[1:])) or 'none'}. Add one, such as the place where an image was taken."
+        )
+    if left_out:
+        warnings.warn(
+            f"{visible(file.name)}: {', '.join(map(repr, left_out))} left out: more than {MOST} values that are not "
+            "all finite numbers.",
+            UserWarning,
+            stacklevel=2,
         )
     found = Slices(visible(file.name), columns)
     names = [name for name, *_ in found.named()]

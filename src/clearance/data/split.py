@@ -1,6 +1,7 @@
 """Training and held-out images of one set, as a file of the user's says which are which."""
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -81,6 +82,7 @@ def _of_table(file: Path, data: ImageSet) -> tuple[Sequence[int], Sequence[int]]
     names = [name.strip().lower() for name in header]
     column = next((names.index(name) for name in COLUMNS if name in names), len(names) - 1)
     places = rows_by_name(file, [line[0] for line in lines], data)
+    _say_what_is_lacking(file, places)
     sides: dict[str, list[int]] = {}
     for line, place in zip(lines, places, strict=True):
         if place is not None:
@@ -132,7 +134,18 @@ def _lines(file: Path, data: ImageSet) -> Sequence[int]:
         raise ValueError(
             f"{file.name} has names, and the images of {data.name!r} have none; give their numbers."
         )
-    return [place for place in rows_by_name(file, words, data) if place is not None]
+    places = rows_by_name(file, words, data)
+    _say_what_is_lacking(file, places)
+    return [place for place in places if place is not None]
+
+
+def _say_what_is_lacking(file: Path, places: Sequence[int | None]) -> None:
+    if lacking := sum(place is None for place in places):
+        warnings.warn(
+            f"{lacking} of the {len(places)} lines of {file.name} name no image of the set and are passed over.",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _stored(file: Path) -> Any:

@@ -253,9 +253,10 @@ def write_pixels(path: Path, images: Iterable[NDArray[Any]]) -> PixelStore:
 
 def _check_alike(first: NDArray[Any], image: NDArray[Any], place: int) -> None:
     if image.shape != first.shape or image.dtype != first.dtype:
+        remedy = "give `size`" if image.shape[1:] != first.shape[1:] else "convert all to one mode and type"
         raise ValueError(
             f"all images must have one shape and type; got {first.shape} of {first.dtype} at index 0 and "
-            f"{image.shape} of {image.dtype} at index {place}; give `size`."
+            f"{image.shape} of {image.dtype} at index {place}; {remedy}."
         )
 
 

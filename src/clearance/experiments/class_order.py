@@ -3,6 +3,7 @@
 import copy
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,11 +67,16 @@ def _names_of(model: nn.Module, count: int) -> tuple[str, ...]:
             getattr(part, "classes", None),
         ):
             if isinstance(names, Mapping):
-                names = [names[at] for at in sorted(names)]
+                names = [names[at] for at in sorted(names, key=_as_number)]
             if isinstance(names, (list, tuple)) and len(names) == count:
                 named = tuple(str(name) for name in names)
                 return () if all(_PLACEHOLDER.fullmatch(name) for name in named) else named
     return ()
+
+
+def _as_number(key: Any) -> tuple[int, str]:
+    """JSON has keys as text, in which 10 comes before 2."""
+    return (int(key), "") if str(key).isdecimal() else (0, str(key))
 
 
 def _places(names: Sequence[str]) -> dict[str, int]:

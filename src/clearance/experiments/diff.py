@@ -132,8 +132,11 @@ class Change:
         found = self.result
         if found.low is None or found.high is None or found.last is None or found.now is None:
             return None
-        worse_up = self._rising_is_worse(found.last, found.now)
-        return (found.low, found.high) if worse_up else (-found.high, -found.low)
+        if self.better == "neither":  # overconfidence: nearer to zero is better
+            ends = found.last + found.low, found.last + found.high
+            nearest = 0.0 if ends[0] < 0 < ends[1] else min(map(abs, ends))
+            return nearest - abs(found.last), max(map(abs, ends)) - abs(found.last)
+        return (found.low, found.high) if self.better == "lower" else (-found.high, -found.low)
 
     @property
     def severity(self) -> Severity:
@@ -153,13 +156,10 @@ class Change:
         found = self.result
         if self.harm is None or found.last is None or found.now is None:
             return 0.0
+        if self.better == "neither":
+            return abs(found.now) - abs(found.last)
         change = found.now / found.last - 1 if found.tolerance.relative else found.now - found.last
-        return change if self._rising_is_worse(found.last, found.now) else -change
-
-    def _rising_is_worse(self, last: float, now: float) -> bool:
-        if self.better == "neither":  # overconfidence: nearer to zero is better
-            return max(now, last, key=abs) > 0
-        return self.better == "lower"
+        return change if self.better == "lower" else -change
 
     @property
     def improved(self) -> bool:

@@ -73,6 +73,7 @@ _FOR_RUNS = (
     "sklearn.metrics",
     "clearance.experiments.grid",
 )
+CODE: list[str] = []  # folders that hold the code of models, for the end of a worker's path
 _parent: Connection | None = None  # in a process that `Processes` started
 
 
@@ -228,7 +229,7 @@ Begun = tuple[int, Callable[[], int]]
 def _new(connection: int, errors: int, *, copies: bool = False, imports: tuple[str, ...] = ()) -> Begun:
     """Begin :func:`work` in a new Python, with its end of a socket, and of a pipe for all output."""
     popen = subprocess.Popen(  # noqa: S603 - Python itself, and constants
-        [sys.executable, "-c", MAIN.format(copies=copies, imports=imports), json.dumps(sys.path)],
+        [sys.executable, "-c", MAIN.format(copies=copies, imports=imports), json.dumps([*sys.path, *CODE])],
         stdin=connection,
         stdout=errors,
         stderr=errors,

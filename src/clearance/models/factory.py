@@ -39,6 +39,16 @@ def object_at(place: str) -> Any:
         return _attribute(_imported(where), name, place)
 
 
+def folder_of(place: str) -> Path:
+    """Where another process finds the code of a place: the folder of a file, else the working directory.
+
+    >>> folder_of("torch.nn:Flatten") == Path.cwd()
+    True
+    """
+    where = place.rpartition(":")[0]
+    return Path(where).expanduser().resolve().parent if where.endswith(".py") else Path.cwd()
+
+
 def module_of(found: Any, place: str) -> nn.Module:
     """The nn.Module that was found at a place, or that the class or function found there returns without arguments.
 
@@ -109,7 +119,8 @@ def _imported(where: str) -> ModuleType:
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; correct the path of the model's code.")
-    name = f"_clearance_{path.stem}"
+    # its own name, by which other processes find it, unless something else has that
+    name = path.stem if _may_have_its_name(path) else f"_clearance_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} cannot be imported as Python code.")
@@ -118,6 +129,13 @@ def _from_file(path: Path) -> ModuleType:
     with _first_on_path(path.resolve().parent):  # so that the file can import its neighbours
         spec.loader.exec_module(module)
     return module
+
+
+def _may_have_its_name(path: Path) -> bool:
+    if not path.stem.isidentifier() or path.stem in sys.modules:
+        return False
+    found = importlib.util.find_spec(path.stem)
+    return found is None or found.origin == str(path.resolve())
 
 
 def _attribute(found: Any, name: str, place: str) -> Any:

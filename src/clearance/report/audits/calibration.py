@@ -149,6 +149,9 @@ def calibration_findings(findings: Findings) -> list[Finding]:
     )
     if severity == "fine":
         return [Finding(TITLE, severity, said)]
+    if findings.row("mean", "accuracy", "not_finite", split="test") is not None:
+        said += Markup(" Images without finite logits count as sure and wrong: mend these first.")
+        return [Finding(TITLE, severity, said)]
     temperature = _temperature(findings, row)
     if temperature is None:
         said += Markup(" Dividing its logits by one temperature does not fix that.")

@@ -45,11 +45,16 @@ def labels_findings(findings: Findings) -> list[Finding]:
         if row is not None and _above(row, MANY, AT_LEAST):
             alarm = True
             said += Markup(" {} of the labels of {} are almost surely wrong.").format(with_ends(row), split)
+    unseen = _unseen_words(findings)
     if alarm:
-        return [Finding("Labels", "problem", said, todo, pictures=shown)]
+        return [Finding("Labels", "problem", said + unseen, todo, pictures=shown)]
+    small = findings.row("mean", AUDIT, "not_judged")
+    if small is not None and small.value == 1:
+        said = Markup("No label was judged: every class has fewer than five images.")
+        return [Finding("Labels", "information", said)]
     count = sum(round(row.value * (row.n or 0)) for row in findings.rows("mean", AUDIT, "suspects"))
     if count == 0:
-        return [Finding("Labels", "fine", Markup("No label looks wrong."))]
+        return [Finding("Labels", "fine", Markup("No label looks wrong.") + unseen)]
     said = Markup("{} {} worth a look: too few, or too unsure, for a fault of the set.").format(
         data(count, "count"), "label is" if count == 1 else "labels are"
     )
@@ -57,7 +62,25 @@ def labels_findings(findings: Findings) -> list[Finding]:
         said += Markup(" The classifier that looks for them predicts only {} of the labels.").format(
             with_ends(agreement)
         )
-    return [Finding("Labels", "information", said, todo, pictures=shown)]
+    return [Finding("Labels", "information", said + unseen, todo, pictures=shown)]
+
+
+def _unseen_words(findings: Findings) -> Markup:
+    """What was not looked at, and how to."""
+    said = Markup("")
+    for split in ("train", "test"):
+        row = findings.row("mean", AUDIT, "left_out", split=split)
+        if row is not None and row.n is not None:
+            count = row.n - round(row.value * row.n)
+            said += Markup(
+                " Of {} only {} of {} images were looked at: --settings label_suspects.images={} looks at all."
+            ).format(split, data(count, "count"), data(row.n, "count"), row.n)
+    row = findings.row("mean", AUDIT, "not_judged")
+    if row is not None:
+        said += Markup(
+            " {} of the labels are of classes with fewer than five images, which are not judged."
+        ).format(data(row.value, "fraction"))
+    return said
 
 
 def _above(row: SummaryRow, limit: float, low: float) -> bool:
@@ -151,6 +174,18 @@ PAGE = AuditPage(
             "The share of the labels, in train and test, that the classifier predicts which looks for wrong ones.",
             "Below 75 % it cannot tell the classes apart, and a class that looks like another is no alarm.",
             "It is not the audited network, and no measure of it.",
+        ),
+        "left_out": Term(
+            "Images that were not looked at",
+            "The share of the images beyond the number that the audit takes of each set.",
+            "Neither direction is better. Raise `images` to look at all.",
+            "It says nothing about these images.",
+        ),
+        "not_judged": Term(
+            "Labels that were not judged",
+            "The share of labels, in train and test, of classes with fewer than five images.",
+            "Neither direction is better.",
+            "It says nothing about these labels.",
         ),
         "worst_pair": Term(
             "Largest share of a class that looks like another",
