@@ -109,9 +109,8 @@ class AuditPlan:
             name: {**(defaults or {}).get(name, {}), **(settings or {}).get(name, {})} for name in names
         }
         _check_settings(settings or {}, names)
-        lacking = not unknown and not any(
-            (chosen.get(NEEDS_UNKNOWN, {}).get(OTHER), getattr(own.get(NEEDS_UNKNOWN), OTHER, None))
-        )
+        others = chosen.get(NEEDS_UNKNOWN, {}).get(OTHER), getattr(own.get(NEEDS_UNKNOWN), OTHER, None)
+        lacking = not unknown and all(one is None for one in others)
         if lacking and asked is not None and NEEDS_UNKNOWN in [getattr(one, "name", one) for one in given]:
             raise ValueError(
                 f"audit {NEEDS_UNKNOWN!r} needs out-of-distribution images; give them with --unknown "

@@ -416,10 +416,15 @@ class FOCATraining(Training):
     def _warn_of_heads(self) -> None:
         if not self._warned_of_heads:
             self._warned_of_heads = True
+            remedy = (
+                "its features are probably too large or not finite; lower the learning rate, or clip the gradient"
+                if self.steps
+                else "the heads' own learning rate is probably too large for their loss, or the first features are not "
+                "finite; lower it: weak_heads=GradientHeads(HeadTraining(lr=...))"
+            )
             warnings.warn(
                 f"training has stopped at step {self.steps + 1}: no weak head of {1 + self.REDRAWS} draws could be "
-                "trained, so that steps no longer move the extractor; its features are probably too large or not "
-                "finite; lower the learning rate, or clip the gradient's norm.",
+                f"trained, so that steps no longer move the extractor; {remedy}.",
                 TrainingWarning,
                 stacklevel=3,
             )
