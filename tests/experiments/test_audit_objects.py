@@ -85,7 +85,7 @@ def test_unknown_images_may_come_with_their_audit(model):
     with pytest.raises(ValueError, match="audit 'out_of_distribution' needs out-of-distribution images"):
         audited(model, [OutOfDistribution()])
     with pytest.raises(ValueError, match="`data` must be folder:PATH.*got Tensor"):
-        audited(model, [OutOfDistribution(other=torch.rand(30, 1, 8, 8))])
+        audited(model, [OutOfDistribution(other=torch.rand(30, 1, 8, 8))])  # type: ignore[arg-type]
 
 
 def test_unknown_images_that_are_test_images_are_refused(model):
