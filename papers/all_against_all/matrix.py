@@ -272,7 +272,7 @@ class Work:
 def _beyond_edge(trials: list[Trial], method: str) -> float | None:
     """The next learning rate, a factor 2 outside those tried, if the least own error is at an edge."""
     best = best_trial(trials, method, "own_error")
-    if not at_edge(trials, best):
+    if not at_edge(trials, best) or any(trial.failed for trial in trials):
         return None
     return best.lr / 2 if best.lr == min(trial.lr for trial in trials) else best.lr * 2
 

@@ -196,8 +196,8 @@ def test_outside_the_call_nothing_is_changed():
 def test_a_module_in_training_mode_is_refused():
     module = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(4, 2))
     with pytest.raises(ValueError, match=r"evaluation mode.*call `model.eval\(\)` first"):
-        straight_through(module)
-    straight_through(module.eval())
+        straight_through(module)(torch.rand(2, 4))
+    straight_through(module.eval())(torch.rand(2, 4))
 
 
 def test_has_steps_leaves_no_gradient_anywhere():

@@ -143,6 +143,6 @@ def test_names_that_are_no_images_are_counted(pictures, tmp_path):
     names = [pictures.name_of(place) for place in range(len(pictures))]
     lines = [f"{name},{('train', 'test')[place % 2]}" for place, name in enumerate(names)]
     file.write_text("\n".join(["file,split", *lines, "gone.png,train", "lost.png,test"]))
-    with pytest.warns(UserWarning, match=f"2 of the {len(names) + 2} lines of split.csv name no image"):
+    with pytest.warns(UserWarning, match=f"2 of {len(names) + 2} lines of split.csv are passed over"):
         train, test = read_split(file, pictures)
     assert len(train) + len(test) == len(names)

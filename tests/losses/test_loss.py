@@ -207,3 +207,16 @@ def test_a_frozen_teacher_keeps_its_mode_and_what_is_trained_does_not():
     loss.teacher.train()
     loss.eval()
     assert [part.training for part in (loss, loss.projection[0], loss.teacher[1])] == [False, False, True]
+
+
+def test_parts_of_a_sum_beside_a_frozen_teacher_change_their_mode():
+    class Teaching(Distilled):
+        def __init__(self):
+            super().__init__()
+            self.projection = nn.Sequential(nn.Dropout())
+
+    loss = SumLoss({"kd": Teaching(), "hinge": HingeLoss()}).eval()
+    kd, hinge = loss.parts["kd"], loss.parts["hinge"]
+    assert [part.training for part in (kd, kd.projection[0], kd.teacher, hinge)] == [False] * 4  # type: ignore[index,union-attr]
+    loss.train()
+    assert [part.training for part in (kd, kd.projection[0], kd.teacher, hinge)] == [True, True, False, True]  # type: ignore[index,union-attr]

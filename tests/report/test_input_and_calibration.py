@@ -155,8 +155,8 @@ class TestConfidence:
             overconfident(0.14, 0.07, 0.21), cooled(), overconfident(0.001, -0.02, 0.02, "calibrated"),
             measured("accuracy", "not_finite", 0.2, 0.1, 0.3, split="test"),
         )["Confidence"]  # fmt: skip
-        assert text(finding).endswith("count as sure and wrong: mend these first.")
-        assert (finding.todo, finding.code) == ("", "")
+        assert text(finding).endswith("Images whose logits are not finite count as sure and wrong.")
+        assert (finding.todo, finding.code) == ("Mend first the logits that are not finite.", "")
 
     def test_a_temperature_that_makes_it_worse_is_no_advice(self):
         """Found on other images: here dividing turns 14 points of overconfidence into 32 of underconfidence."""

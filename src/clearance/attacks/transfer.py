@@ -167,7 +167,7 @@ def straight_through(model: Model) -> Model:
         model: Images to logits; any callable that works with torch's functions. A module must be in evaluation mode.
 
     Raises:
-        ValueError: If the model is in training mode.
+        ValueError: When it is called, if the model is in training mode.
 
     Misleads: ``round``, ``floor``, ``ceil``, ``trunc`` and ``sign`` are passed, and so are divisions that round
     (``//``), both in place as well (``round_``, ``//=``), remainders (``%``) and casts to whole numbers, unless the
@@ -185,10 +185,10 @@ def straight_through(model: Model) -> Model:
     >>> bool((straight_through(rounded)(images) == rounded(images)).all())
     True
     """
-    check_mode(model)
     way: list[_Way] = []  # known from the first images that ask for a gradient
 
     def passing(images: Tensor) -> Tensor:
+        check_mode(model)
         if not images.requires_grad:
             return model(images)
         if not way:

@@ -92,16 +92,15 @@ def other_images(given: Any, test: ImageSet) -> ImageSet:
 def first_half(labels: Tensor, seed: int) -> Tensor:
     """A mask, true for half of every class (the smaller half of an odd number), drawn only by the seed.
 
-    Where every class has one image, it is half of the images. Labels are (N,); equal seeds give different models the
-    same halves.
+    Classes of one image count as one class. Labels are (N,); equal seeds give different models the same halves.
 
     >>> mask = first_half(torch.tensor([0, 0, 1, 1, 1]), seed=0)
     >>> torch.bincount(torch.tensor([0, 0, 1, 1, 1])[mask])
     tensor([1, 1])
     """
     given = labels.cpu()
-    if len(given) and int(torch.bincount(given).max()) == 1:
-        given = torch.zeros_like(given)
+    sizes = torch.bincount(given)
+    given = torch.where(sizes[given] == 1, len(sizes), given)
     quota = torch.bincount(given) // 2
     return draw_quota(given, quota, generator(seed, "audits", "halves")).to(labels.device)
 

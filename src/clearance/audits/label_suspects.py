@@ -59,8 +59,8 @@ class LabelSuspects(Audit):
     share for which the audited classifier, too, predicts the class that they look like; ``left_out``, the share that
     was not looked at, where there is one. Over both sets: ``worst_pair``, the largest share of a class that looks like
     one other class, ``agreement``, the share of labels that the regression predicts, and ``not_judged``, the share of
-    labels of classes with fewer than five images, where there is one. Exhibits: ``suspects``, the list, the surest
-    first; ``pairs``, shares of classes that look like another; ``pictures`` of the first suspects.
+    labels of which fewer than five of the class are in a block of images, where there is one. Exhibits: ``suspects``,
+    the list, the surest first; ``pairs``, shares of classes that look like another; ``pictures`` of the first suspects.
 
     Args:
         images: At most, of each set; a class-balanced choice by the seed where there are more.

@@ -103,5 +103,5 @@ def check_enough(images: int) -> None:
     if images < LEAST:
         raise ValueError(
             f"`test` must have at least {LEAST} images for a threshold that keeps 95 %, after half of every class was "
-            f"set aside (of a single image, all); got {images}. Give more, or leave the audit out."
+            f"set aside (of classes of one image, half of them); got {images}. Give more, or leave the audit out."
         )

@@ -1,5 +1,6 @@
 """How a command ends: in one line if the user can help it, and with a status that says so."""
 
+import codecs
 import io
 import os
 import sys
@@ -12,20 +13,31 @@ from pathlib import Path
 from clearance._text import visible
 
 USAGE, DEFECT, INTERRUPTED = 2, 70, 130  # 70 as EX_SOFTWARE of sysexits.h
+_SPELT = {
+    "\u202f": " ",
+    "\xa0": " ",
+    "–": "-",
+    "−": "-",
+    "×": "x",
+    "→": "->",
+    "∞": "inf",
+    "…": "...",
+    "±": "+-",
+}
 
 
 @contextmanager
 def one_line_errors(program: str, *, resumes: bool = False) -> Iterator[None]:
     """Turn errors that users can fix into one line, warnings too, and all other errors into the status `DEFECT`.
 
-    Letters that the streams' encoding does not have are escaped, so that no output fails for them.
+    Letters that the streams' encoding does not have are spelt or escaped, so that no output fails for them.
 
     Args:
         program: Its name, before the line.
         resumes: Whether the same command goes on after an interruption.
     """
     _open_what_is_closed()
-    _escape_unknown_letters()
+    _spell_unknown_letters()
     in_full = warnings.formatwarning
 
     def in_a_line(
@@ -61,7 +73,17 @@ def _open_what_is_closed() -> None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - until the process ends
 
 
-def _escape_unknown_letters() -> None:
+def _spell_unknown_letters() -> None:
+    codecs.register_error("spelt", _spelt)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="spelt")
+
+
+def _spelt(error: UnicodeError) -> tuple[str | bytes, int]:
+    """What stands for a letter that an encoding lacks; for `codecs.register_error`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letter = error.object[error.start]
+    one = UnicodeEncodeError(error.encoding, error.object, error.start, error.start + 1, error.reason)
+    return _SPELT.get(letter) or codecs.backslashreplace_errors(one)[0], error.start + 1

@@ -13,7 +13,7 @@ import numpy as np
 from clearance._text import visible
 from clearance.data.image_set import ImageSet
 
-NO_VALUE = ("", "na", "n/a", "nan", "null")
+NO_VALUE = ("na", "n/a", "nan", "null")  # among numbers
 MOST = 50  # values of a column of texts from which on it names images rather than slices of them
 BINS = 4  # of a column of numbers with more values than that
 _LARGEST_FILE = 2**28  # bytes
@@ -78,7 +78,7 @@ def read_slices(path: str | PathLike[str], data: ImageSet) -> Slices:
     for number, name in enumerate(header[1:], start=1):
         cells: list[str | None] = [None] * len(data)
         for line, place in zip(lines, places, strict=True):
-            if place is not None and line[number].strip().lower() not in NO_VALUE:
+            if place is not None and line[number].strip():
                 cells[place] = visible(line[number].strip())
         values = _as_slices(cells)
         if values is not None:
@@ -202,7 +202,7 @@ def _as_slices(cells: Sequence[str | None]) -> tuple[str | None, ...] | None:
     if len(values) <= MOST:
         return tuple(cells) if values else None
     try:
-        numbers = [None if cell is None else float(cell) for cell in cells]
+        numbers = [None if cell is None or cell.lower() in NO_VALUE else float(cell) for cell in cells]
     except ValueError:
         return None
     given = np.array([number for number in numbers if number is not None])

@@ -142,7 +142,8 @@ def _lines(file: Path, data: ImageSet) -> Sequence[int]:
 def _say_what_is_lacking(file: Path, places: Sequence[int | None]) -> None:
     if lacking := sum(place is None for place in places):
         warnings.warn(
-            f"{lacking} of the {len(places)} lines of {file.name} name no image of the set and are passed over.",
+            f"{lacking} of {len(places)} lines of {file.name} are passed over: they name no image of the set, or "
+            "several.",
             UserWarning,
             stacklevel=2,
         )

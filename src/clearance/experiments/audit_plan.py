@@ -110,7 +110,9 @@ class AuditPlan:
         }
         _check_settings(settings or {}, names)
         others = chosen.get(NEEDS_UNKNOWN, {}).get(OTHER), getattr(own.get(NEEDS_UNKNOWN), OTHER, None)
-        lacking = not unknown and all(one is None for one in others)
+        lacking = not unknown and all(
+            one is None or (isinstance(one, str | list | tuple) and not one) for one in others
+        )
         if lacking and asked is not None and NEEDS_UNKNOWN in [getattr(one, "name", one) for one in given]:
             raise ValueError(
                 f"audit {NEEDS_UNKNOWN!r} needs out-of-distribution images; give them with --unknown "

@@ -166,8 +166,10 @@ def search_settings(
 
     def widened(run: Recipe, wanted: Mapping[str, list[Method]], engine: Engine) -> None:
         """Try these, then one more rate of every method whose best is at an edge."""
-        for _ in range(1 + widenings):
+        for turn in range(1 + widenings):
             trials.extend(_run(run, wanted, data, directory, engine, listener, criterion))
+            if turn == widenings:
+                break
             wanted = {
                 name: _beyond_edge(method, trials, name, criterion) for name, method in recipe.methods.items()
             }

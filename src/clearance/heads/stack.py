@@ -76,11 +76,7 @@ class HeadStack:
                 if name not in named:
                     continue
                 stacked = value.detach().expand(count, *value.shape).clone()
-                if isinstance(module, GaussianMixture):
-                    fresh = _is_mean(module, name)
-                else:
-                    fresh = value.ndim > 1 or isinstance(module, nn.Linear | nn.modules.conv._ConvNd)
-                if fresh:
+                if _is_drawn(module, name, value):
                     stacked = torch.zeros(stacked.shape, dtype=torch.float32, device="cpu")
                     if value.ndim > 1:
                         stacked.normal_(0.0, std, generator=generator)
@@ -156,8 +152,14 @@ class HeadStack:
         return torch.cat(chunks, dim=1)
 
 
-def _is_mean(module: nn.Module, name: str) -> bool:
-    return isinstance(module, GaussianMixture) and name.endswith("means")
+def _is_drawn(module: nn.Module, name: str, value: Tensor) -> bool:
+    """Whether a parameter is a weight, or the bias of one; not a scale, which has one value or is a normalisation's."""
+    if isinstance(module, GaussianMixture):
+        return name.endswith("means")
+    layers = nn.Linear | nn.modules.conv._ConvNd | nn.utils.parametrize.ParametrizationList
+    return isinstance(module, layers) or (
+        sum(size > 1 for size in value.shape) > 1 and not isinstance(module, nn.LayerNorm)
+    )
 
 
 def _refuse_buffers(architecture: nn.Module) -> None:

@@ -52,6 +52,10 @@ class Hosted:
         self._seen: list[tuple[Outputs, Tensor]] = []
         self._frozen: list[tuple[nn.Parameter, bool]] = []
 
+    def is_of(self, objective: Loss | FOCA, model: Classifier) -> bool:
+        """Whether it was made for these."""
+        return self.model is model and objective is (self.loss if self.foca is None else self.foca)
+
     def freeze(self) -> None:
         """Freeze the head until `finish` under FOCA, before the host looks at the parameters."""
         self.thaw()

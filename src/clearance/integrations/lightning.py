@@ -49,9 +49,8 @@ class TrainsClassifier:
         super().setup(stage)  # type: ignore[misc]
         if self.hosted is not None:
             self.hosted.thaw()
-        if (
-            self.hosted is None or stage == "fit"
-        ):  # one that was trained has the state that a checkpoint needs
+        # one that was trained has the state that a checkpoint needs
+        if stage == "fit" or self.hosted is None or not self.hosted.is_of(self.objective, self.model):
             self.hosted = Hosted(self.objective, self.model, self.images)
         if stage == "fit":
             self.hosted.freeze()
@@ -92,7 +91,9 @@ class TrainsClassifier:
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the state of the loss, and FOCA's."""
         super().on_save_checkpoint(checkpoint)  # type: ignore[misc]
-        if self.hosted is not None:
+        if self._saved is not None and (self.hosted is None or self.hosted.session is None):
+            checkpoint["clearance"] = self._saved  # not yet gone on with
+        elif self.hosted is not None:
             checkpoint["clearance"] = self.hosted.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -106,11 +106,10 @@ class Loss(nn.Module):
 
     def train(self, mode: bool = True) -> Self:
         """As for any module, but a frozen network that a loss holds, as a teacher, keeps its mode."""
-        frozen = [part for part in self.children() if _is_frozen(part)]
-        modes = {part: part.training for child in frozen for part in child.modules()}
-        super().train(mode)
-        for part, before in modes.items():
-            part.training = before
+        self.training = mode
+        for part in self.children():
+            if not _is_frozen(part):
+                part.train(mode)
         return self
 
     @contextlib.contextmanager
@@ -142,8 +141,7 @@ class Loss(nn.Module):
         self._batches_in_all += 1
         weights, before = self._weights_of_classes(outputs), self._first_weights
         if weights is not None and before is not None and before.shape != weights.shape:  # another network's
-            self._watch_anew()
-            before = None
+            before, self._batches_in_all = None, 1
         if weights is not None and before is None:
             self._first_weights = weights.detach().clone()
         elif (
@@ -199,6 +197,8 @@ class Loss(nn.Module):
 
 
 def _is_frozen(module: nn.Module) -> bool:
+    if any(isinstance(part, Loss) for part in module.modules()):  # each part of a sum sees to its own
+        return False
     weights = list(module.parameters())
     return bool(weights) and not any(one.requires_grad for one in weights)
 
@@ -295,8 +295,9 @@ class TrainingWatch:
     So large logits alone are no failure, as where a loss divides them by a temperature; nor is a cross-entropy that is
     large in the first batches, as with Adam at high learning rates: most such trainings recover.
 
-    Batches 1, 2, 3, 5, 10, 15, 20, 50 are checked, and every hundredth. Of batches with fewer than 8 images, and of
-    labels that are no class numbers, only the loss is read: whether it is finite, and above 20 times the first.
+    Batches 1, 2, 3, 5, 10, 15, 20, 50 are checked, and every hundredth. Of batches with fewer than 8 images, of
+    labels that are no class numbers or ignored, and under a loss that does not train the head, only images and loss are
+    read: whether it is finite, and above 20 times the first.
 
     Misleads where all images of a batch are alike; where a deep network without normalisation begins after batch 20;
     and a network that starts to recover after a warning may still learn, with fewer units than it had.
@@ -362,7 +363,8 @@ class TrainingWatch:
             or labels.is_floating_point()
             or bool(((labels < 0) | (labels >= classes)).any())
         ):
-            self._judge_loss_alone(float(total), math.log(max(classes, 2)))
+            if self._takes_alone(images, subtracted):
+                self._judge_loss_alone(float(total), math.log(max(classes, 2)))
             return
         labels = labels.long()
         heads = logits.reshape(-1, samples, classes).float()
@@ -392,6 +394,15 @@ class TrainingWatch:
             None if images is None else (darkest, brightest), twice=moves > 0, probabilities=probabilities
         ):
             self._judge(math.log(classes), *judged)
+
+    def _takes_alone(self, images: Tensor | None, subtracted: Tensor | None) -> bool:
+        """The same of the images where logits say nothing."""
+        ends = None
+        if images is not None and images.numel():
+            darkest, brightest = torch.stack(torch.aminmax(images.detach())).tolist()
+            ends = darkest, brightest
+        twice = subtracted is not None and bool(subtracted.abs().amax() > 0)
+        return self._takes(ends, twice=twice, probabilities=False)
 
     def _takes(self, ends: tuple[float, float] | None, *, twice: bool, probabilities: bool) -> bool:
         """Whether the images, with values between these ends, are finite; else nothing follows from the loss."""

@@ -50,11 +50,11 @@ class SumLoss(Loss):
                 raise ValueError(f"`parts` must have names such as 'softmax' or 'margin'; got {name!r}.")
         self._still = max(part._still for part in parts.values())
         self._takes_probabilities = all(part._takes_probabilities for part in parts.values())
-        self._trains_head = any(part._trains_head for part in parts.values())
         self.weights = dict.fromkeys(parts, 1.0) | dict(weights or {})
         for name, weight in self.weights.items():
             check_choice("weights", name, parts)
             check_non_negative("weights", weight)
+        self._trains_head = any(part._trains_head and self.weights[name] > 0 for name, part in parts.items())
         self.parts = nn.ModuleDict(parts)
         self.layers = tuple(dict.fromkeys(layer for part in parts.values() for layer in part.layers))
         self.reads_logits_only = all(part.reads_logits_only for part in parts.values())

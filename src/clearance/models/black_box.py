@@ -14,7 +14,7 @@ from clearance.models.cut import two_logits
 from clearance.models.given import checked_example, described_error, logits_entries, normalisation_of
 
 FEATURES, GRADIENTS = "features", "gradients"  # what audits need besides logits
-_ROUNDING = 0.02  # of the sum of probabilities, which may be rounded to two or three places, or in bfloat16
+_ROUNDING = 0.02  # of the sum of probabilities, which may be rounded to three places, or in bfloat16
 
 
 def black_box(
@@ -87,7 +87,7 @@ def boxed(
                 stacklevel=3,
             )
         rows = logits.double().sum(dim=1)
-        inside = bool(((logits >= 0) & (logits <= 1)).all())
+        inside = bool(((logits >= 0) & (logits <= 1 + _ROUNDING)).all())
         answers.probabilities = inside and bool(((rows - 1).abs() < _ROUNDING).all())
     answers.gradients = _has_gradients(model, example)
     lacking = " and ".join(f"no {word}" for word in lacks(model))

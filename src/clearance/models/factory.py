@@ -14,6 +14,7 @@ from torch import nn
 
 from clearance._checks import check_choice
 
+_FROM_FILES: dict[str, Path] = {}  # modules that have the name of their file
 FORM = "MODULE:NAME (for example mypkg.net:build) or path/to/file.py:NAME"
 
 
@@ -125,6 +126,13 @@ def _from_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} cannot be imported as Python code.")
     module = importlib.util.module_from_spec(spec)
+    folder = path.resolve().parent
+    for other, file in list(_FROM_FILES.items()):
+        if file.parent != folder:  # else its neighbours would get the file of another folder under this name
+            sys.modules.pop(other, None)
+            del _FROM_FILES[other]
+    if name == path.stem:
+        _FROM_FILES[name] = path.resolve()
     sys.modules[name] = module  # dataclasses look up their module there
     with _first_on_path(path.resolve().parent):  # so that the file can import its neighbours
         spec.loader.exec_module(module)
@@ -132,7 +140,9 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def _may_have_its_name(path: Path) -> bool:
-    if not path.stem.isidentifier() or path.stem in sys.modules:
+    if path.stem in sys.modules:
+        return _FROM_FILES.get(path.stem) == path.resolve()  # read again
+    if not path.stem.isidentifier():
         return False
     found = importlib.util.find_spec(path.stem)
     return found is None or found.origin == str(path.resolve())

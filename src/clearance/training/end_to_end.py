@@ -135,12 +135,12 @@ class _EndToEndTraining(Training):
     ) -> None:
         self.way, self.model, self.data, self.optimizer = way, model, open_images(data), optimizer
         self.generators = generators
-        self.model.unfinished = None
         self._steps = 0
         self._moved = list(way.trainable(model))
         check_moved(self._moved)
         check_optimizer(optimizer, self._moved)
         copy_from_first(model, way.loss)
+        self.model.unfinished = None
 
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
         loss = self.way.loss

@@ -609,7 +609,8 @@ def untrained_reason(
     running = (
         value for name, value in model.named_buffers() if name.endswith(("running_mean", "running_var"))
     )
-    if not all(bool(value.isfinite().all()) for value in (*model.parameters(), *running)):
+    broken = any(bool(value.isnan().any()) for value in model.buffers() if value.is_floating_point())
+    if broken or not all(bool(value.isfinite().all()) for value in (*model.parameters(), *running)):
         return Outcome.DIVERGED, "the trained weights are not finite"
     if (flat := collapse_reason(model, data)) is not None:
         return Outcome.COLLAPSED, flat

@@ -413,14 +413,19 @@ class FOCATraining(Training):
                 return trained.intact()
         return None
 
+    def _began_finite(self) -> bool:
+        return self.first_unit is not None and bool(self.first_unit.isfinite())
+
     def _warn_of_heads(self) -> None:
         if not self._warned_of_heads:
             self._warned_of_heads = True
             remedy = (
                 "its features are probably too large or not finite; lower the learning rate, or clip the gradient"
                 if self.steps
-                else "the heads' own learning rate is probably too large for their loss, or the first features are not "
-                "finite; lower it: weak_heads=GradientHeads(HeadTraining(lr=...))"
+                or not isinstance(self.way.weak_heads, GradientHeads)
+                or not self._began_finite()
+                else "the heads' own learning rate is probably too large for their loss; lower that of weak_heads: "
+                "replace(weak_heads, training=HeadTraining(lr=...))"
             )
             warnings.warn(
                 f"training has stopped at step {self.steps + 1}: no weak head of {1 + self.REDRAWS} draws could be "

@@ -50,7 +50,7 @@ def labels_findings(findings: Findings) -> list[Finding]:
         return [Finding("Labels", "problem", said + unseen, todo, pictures=shown)]
     small = findings.row("mean", AUDIT, "not_judged")
     if small is not None and small.value == 1:
-        said = Markup("No label was judged: every class has fewer than five images.")
+        said = Markup("No label was judged: of every class, too few images were compared at once.")
         return [Finding("Labels", "information", said)]
     count = sum(round(row.value * (row.n or 0)) for row in findings.rows("mean", AUDIT, "suspects"))
     if count == 0:
@@ -67,18 +67,20 @@ def labels_findings(findings: Findings) -> list[Finding]:
 
 def _unseen_words(findings: Findings) -> Markup:
     """What was not looked at, and how to."""
-    said = Markup("")
+    said, most = Markup(""), 0
     for split in ("train", "test"):
         row = findings.row("mean", AUDIT, "left_out", split=split)
         if row is not None and row.n is not None:
-            count = row.n - round(row.value * row.n)
-            said += Markup(
-                " Of {} only {} of {} images were looked at: --settings label_suspects.images={} looks at all."
-            ).format(split, data(count, "count"), data(row.n, "count"), row.n)
+            count, most = row.n - round(row.value * row.n), max(most, row.n)
+            said += Markup(" Of {} only {} of {} images were looked at.").format(
+                split, data(count, "count"), data(row.n, "count")
+            )
+    if most:
+        said += Markup(" --settings label_suspects.images={} looks at all.").format(most)
     row = findings.row("mean", AUDIT, "not_judged")
     if row is not None:
         said += Markup(
-            " {} of the labels are of classes with fewer than five images, which are not judged."
+            " {} of the labels were not judged, because too few images of their class were compared at once."
         ).format(data(row.value, "fraction"))
     return said
 
@@ -183,7 +185,8 @@ PAGE = AuditPage(
         ),
         "not_judged": Term(
             "Labels that were not judged",
-            "The share of labels, in train and test, of classes with fewer than five images.",
+            "The share of labels, in train and test, of which fewer than five of the class were among the images "
+            "compared at once.",
             "Neither direction is better.",
             "It says nothing about these labels.",
         ),
