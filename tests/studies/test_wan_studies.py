@@ -107,7 +107,7 @@ class TestAccuracy:
             assert len(errors) == 2
             assert rows[method][0].startswith(f"{50 * sum(errors):.1f} % ± ")
             assert ("[" in rows[method][0]) == (method != "softmax")
-        assert verdicts(tmp_path)["V3"]["reason"].startswith("2 seeds")
+        assert verdicts(tmp_path)["V3"]["verdict"] == "not judged"
         paired = {
             method: [
                 number(rows, "accuracy", "error", split="test")

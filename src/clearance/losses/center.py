@@ -94,7 +94,6 @@ class CenterLoss(Loss):
         check_fraction("rate", rate, open_below=True)
         check_choice("update", update, ("paper", "gradient"))
         check_non_negative("cross_entropy_weight", cross_entropy_weight)
-        self._trains_head = cross_entropy_weight > 0
         self.in_features, self.classes, self.weight, self.rate = in_features, classes, weight, rate
         self.update, self.cross_entropy_weight = update, cross_entropy_weight
         start = torch.zeros(classes, in_features)
@@ -102,6 +101,10 @@ class CenterLoss(Loss):
             self.centres = nn.Parameter(start)
         else:
             self.register_buffer("centres", start)
+
+    @property
+    def _trains_head(self) -> bool:  # type: ignore[override]
+        return self.cross_entropy_weight > 0
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``cross_entropy``, unless its weight is 0, and ``center``."""

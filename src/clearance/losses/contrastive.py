@@ -70,8 +70,11 @@ class ContrastiveLoss(Loss):
         check_positive("margin", margin)
         check_non_negative("weight", weight)
         check_non_negative("cross_entropy_weight", cross_entropy_weight)
-        self._trains_head = cross_entropy_weight > 0
         self.margin, self.weight, self.cross_entropy_weight = margin, weight, cross_entropy_weight
+
+    @property
+    def _trains_head(self) -> bool:  # type: ignore[override]
+        return self.cross_entropy_weight > 0
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``cross_entropy``, unless its weight is 0, and ``contrastive``."""

@@ -54,7 +54,6 @@ class SumLoss(Loss):
         for name, weight in self.weights.items():
             check_choice("weights", name, parts)
             check_non_negative("weights", weight)
-        self._trains_head = any(part._trains_head and self.weights[name] > 0 for name, part in parts.items())
         self.parts = nn.ModuleDict(parts)
         self.layers = tuple(dict.fromkeys(layer for part in parts.values() for layer in part.layers))
         self.reads_logits_only = all(part.reads_logits_only for part in parts.values())
@@ -63,6 +62,10 @@ class SumLoss(Loss):
     def sample_loss(self) -> Callable[[Tensor, Tensor], Tensor] | None:  # type: ignore[override]
         """That of a single part; several have none."""
         return next(iter(self.parts.values())).sample_loss if len(self.parts) == 1 else None  # type: ignore[return-value]
+
+    @property
+    def _trains_head(self) -> bool:  # type: ignore[override]
+        return any(part._trains_head and self.weights[name] > 0 for name, part in self.parts.items())
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """The terms of all parts, each with its weight."""

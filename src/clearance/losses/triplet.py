@@ -95,9 +95,12 @@ class TripletLoss(Loss):
         check_choice("mining", mining, ("semi_hard", "all"))
         check_non_negative("weight", weight)
         check_non_negative("cross_entropy_weight", cross_entropy_weight)
-        self._trains_head = cross_entropy_weight > 0
         self.margin, self.mining = margin, mining
         self.weight, self.cross_entropy_weight = weight, cross_entropy_weight
+
+    @property
+    def _trains_head(self) -> bool:  # type: ignore[override]
+        return self.cross_entropy_weight > 0
 
     def forward(self, outputs: Outputs, labels: Tensor) -> LossTerms:
         """Terms ``cross_entropy``, unless its weight is 0, and ``triplet``."""

@@ -140,7 +140,8 @@ class _EndToEndTraining(Training):
         check_moved(self._moved)
         check_optimizer(optimizer, self._moved)
         copy_from_first(model, way.loss)
-        self.model.unfinished = None
+        if model.unfinished is not None:  # FOCA was left before its end
+            model.unfinished = None
 
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:
         loss = self.way.loss
