@@ -84,7 +84,7 @@ def test_unknown_images_may_come_with_their_audit(model):
     assert rows["rejected"].n == 30
     with pytest.raises(ValueError, match="audit 'out_of_distribution' needs out-of-distribution images"):
         audited(model, [OutOfDistribution()])
-    with pytest.raises(ValueError, match="`data` must be folder:PATH.*got Tensor"):
+    with pytest.raises(ValueError, match=r"`data` must be folder:PATH.*got Tensor"):
         audited(model, [OutOfDistribution(other=torch.rand(30, 1, 8, 8))])  # type: ignore[arg-type]
 
 
