@@ -1,5 +1,6 @@
 """`audit` with audits that come as objects, with settings of their own, among names."""
 
+import re
 from typing import Any
 
 import pytest
@@ -197,3 +198,15 @@ def test_a_large_network_says_nothing_of_fewer_images_where_there_are_no_more():
     said: list[str] = []
     source.target(AuditRequest(say=said.append, audits=["minimal_perturbation"]))
     assert said == []
+
+
+def test_outputs_without_a_class_are_said_on_the_page(tmp_path):
+    torch.manual_seed(0)
+    network = cl.Classifier(nn.Flatten(), nn.Linear(64, 5))
+    card = cl.audit(
+        network, train=gaussian_images(per_class=20, seed=0), test=gaussian_images(per_class=20, seed=1),
+        audits=["accuracy"], verbose=False,
+    )  # fmt: skip
+    assert "the first 3 are taken as the classes" in " ".join(
+        re.sub("<[^>]+>", "", card.save(tmp_path / "page.html").read_text("utf-8")).split()
+    )

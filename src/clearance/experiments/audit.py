@@ -274,7 +274,9 @@ class InMemory:
         data = RunData(train, test)
         check_held_out(data)
         warn_of_absent(test)
-        check_logits(_first_logits(self.model, data.test), data.test.class_count)
+        logits = _first_logits(self.model, data.test)
+        check_logits(logits, data.test.class_count)
+        facts = further_outputs(logits.shape[1], data.test.class_count)
         model = in_order_of(data.test.classes, self.model, few_images(data.test, device_of(self.model)))
         others = (
             None if self.unknown is None else unknown_images(self.unknown, data.test, how, normalised=done)
@@ -282,7 +284,12 @@ class InMemory:
         fewer = fewer_where_costly(model, data.test, request)
         plan = AuditPlan.of(request.audits, request.settings, defaults=fewer, unknown=others is not None)
         ready = plan.resolved(test=data.test, unknown=others, images=request.images, slices=request.slices)
-        return Target(model, data, ready, request.seed or 0, self.name)
+        return Target(model, data, ready, request.seed or 0, self.name, facts=facts)
+
+
+def further_outputs(count: int, classes: int) -> dict[str, Any]:
+    """The fact for the report that a model has outputs without a class; empty if it has none."""
+    return {} if count == classes else {"outputs": {"of the model": count, "classes": classes}}
 
 
 COSTLY = "minimal_perturbation"  # some 800 passes over each of its images; no other audit of the first screen has ten

@@ -28,6 +28,7 @@ from clearance.experiments.audit import (
     Target,
     check_held_out,
     fewer_where_costly,
+    further_outputs,
     takes_colour,
     warn_of_absent,
 )
@@ -442,12 +443,11 @@ def _classifier(
     if ordered is not model:
         say("classes: the model's outputs were put in the order of the images' classes, by name")
     model = ordered
-    if count == classes:
-        return model.eval(), {}
-    say(
-        f"note: the model has {count} outputs and the images {classes} classes; the first outputs are used for them"
-    )
-    return model.eval(), {"outputs": {"of the model": count, "classes": classes}}
+    if count != classes:
+        say(
+            f"note: the model has {count} outputs and the images {classes} classes; the first outputs are used for them"
+        )
+    return model.eval(), further_outputs(count, classes)
 
 
 @contextmanager
