@@ -171,6 +171,18 @@ def test_scores_equal_those_of_fits_without_each_row():
         np.testing.assert_allclose(scores[row], kernel[row, rest] @ weights + 1 / 3, atol=1e-5)
 
 
+def test_a_rare_class_is_not_dealt_so_thinly_that_none_of_it_is_judged():
+    labels = np.concatenate([np.arange(30_000) % 10, np.full(13, 10), np.full(3, 11)])
+    blocks = _blocks(labels, seed=3)
+    assert len(blocks) == 6
+    assert sorted(np.concatenate(blocks).tolist()) == list(range(len(labels)))
+    counts = np.array([np.bincount(labels[rows], minlength=12) for rows in blocks])
+    assert sorted(counts[:, 10].tolist()) == [0, 0, 0, 0, 6, 7]
+    assert sorted(counts[:, 11].tolist()) == [0, 0, 0, 0, 0, 3]
+    assert counts[:, :10].min() == 500
+    assert max(map(len, blocks)) <= BLOCK + 10
+
+
 def test_blocks_hold_every_row_once_and_share_the_classes():
     labels = np.repeat(np.arange(10), [BLOCK // 2, *[BLOCK // 5] * 9])
     blocks = _blocks(labels, seed=3)

@@ -343,11 +343,17 @@ def probabilities(
 
 
 def _blocks(labels: Ints, seed: int) -> list[Ints]:
-    """Rows in blocks of at most `BLOCK`, every class spread over all of them."""
+    """Rows in blocks of about `BLOCK`, every class spread over all of them, or over as many as get `FEW` of it each."""
     order = torch.randperm(len(labels), generator=generator(seed, "audits", "label blocks")).numpy()
     dealt = order[np.argsort(labels[order], kind="stable")]
     count = -(-len(labels) // BLOCK)
-    return [np.sort(dealt[start::count]) for start in range(count)]
+    _, first, number, size = np.unique(
+        labels[dealt], return_index=True, return_inverse=True, return_counts=True
+    )
+    place = np.arange(len(dealt)) - first[number]  # in its class
+    spread = np.clip(size // FEW, 1, count)[number]
+    block = (first[number] + place % spread) % count
+    return [np.sort(dealt[block == one]) for one in range(count)]
 
 
 def left_out_scores(features: NDArray[np.float32], labels: Ints, classes: int) -> Floats:
