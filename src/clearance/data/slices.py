@@ -62,6 +62,10 @@ def read_slices(path: str | PathLike[str], data: ImageSet) -> Slices:
         FileNotFoundError: If there is no such file.
         ValueError: If it is no such table, names an image twice or none of the images, or no column is left.
 
+    Warns:
+        UserWarning: If images have no line, or a column is left out whose values are too many and not all numbers; among
+            numbers, NA, N/A, nan and null are no value.
+
     >>> import tempfile
     >>> from clearance.data import gaussian_images
     >>> with tempfile.TemporaryDirectory() as folder:

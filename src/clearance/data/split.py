@@ -42,6 +42,9 @@ def read_split(path: str | PathLike[str], data: ImageSet) -> tuple[ImageSet, Ima
         FileNotFoundError: If there is no such file.
         ValueError: If it is none of these, names no image of one side, or an image on both sides.
 
+    Warns:
+        UserWarning: If lines are passed over, because they name no image or several.
+
     >>> import tempfile
     >>> from clearance.data import gaussian_images
     >>> with tempfile.TemporaryDirectory() as folder:

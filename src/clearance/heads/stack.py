@@ -58,11 +58,11 @@ class HeadStack:
     ) -> "HeadStack":
         """K fresh heads: weights N(0, std^2), biases of linear and convolutional layers 0.
 
-        Weights are all parameters of two dimensions or more, both of a layer with `weight_norm` too, and the means of a
-        Gaussian mixture, whose variances keep their values.
+        Weights are all parameters of two dimensions or more but those of nn.LayerNorm, both of a layer with `weight_norm`
+        too, and the means of a Gaussian mixture, whose variances keep their values. A scale of one value is kept.
 
         Args:
-            architecture: Gives shapes, dtype and device; parameters of one dimension of other layers keep its values.
+            architecture: Gives shapes, dtype and device; all other parameters keep its values.
             count: K.
             generator: On the CPU, so that a seed gives the same heads on every device and in every dtype.
             std: Standard deviation of the weights; 0.1 as in Sato et al. (2019), section 4.

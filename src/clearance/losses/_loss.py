@@ -306,6 +306,7 @@ class TrainingWatch:
         still: 0.004, 0.01 for Gaussian mixtures and 0.02 for large margins, which move the logits' mean faster. From
             1,050 runs of random networks (``tests/training/test_stability.py``).
         takes_probabilities: Whether probabilities are no fault, as for squared errors.
+        judges_logits: Whether the loss trains the head; else its logits say nothing.
 
     >>> watch, labels = TrainingWatch(), torch.arange(10)
     >>> def batch(logits):
