@@ -63,8 +63,8 @@ def read_slices(path: str | PathLike[str], data: ImageSet) -> Slices:
         ValueError: If it is no such table, names an image twice or none of the images, or no column is left.
 
     Warns:
-        UserWarning: If images have no line, or a column is left out whose values are too many and not all numbers; among
-            numbers, NA, N/A, nan and null are no value.
+        UserWarning: If images have no line, or a column is left out whose values are too many and not all numbers;
+            among numbers, NA, N/A, nan and null are no value.
 
     >>> import tempfile
     >>> from clearance.data import gaussian_images

@@ -58,8 +58,9 @@ class HeadStack:
     ) -> "HeadStack":
         """K fresh heads: weights N(0, std^2), biases of linear and convolutional layers 0.
 
-        Weights are all parameters of two dimensions or more but those of nn.LayerNorm, both of a layer with `weight_norm`
-        too, and the means of a Gaussian mixture, whose variances keep their values. A scale of one value is kept.
+        Weights are all parameters of two dimensions or more but those of nn.LayerNorm, both of a layer with
+        `weight_norm` too, and the means of a Gaussian mixture, whose variances keep their values. A scale of one value
+        is kept.
 
         Args:
             architecture: Gives shapes, dtype and device; all other parameters keep its values.
