@@ -249,6 +249,17 @@ def test_a_model_in_another_precision_is_audited(case, dtype):
     case(classifier().to(dtype), train_set(), held_out_set())
 
 
+def test_an_audit_runs_whatever_the_default_precision_of_torch(case, findings):
+    """float64 by default: images and the model stay in float32."""
+    model, train, test = classifier(), train_set(), held_out_set()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = case(model, train, test)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert values(found).keys() == values(findings[case.audit.name]).keys()
+
+
 @pytest.mark.parametrize("name", ["class_scatter", "low_dimension", "neural_collapse"])
 def test_one_image_of_each_class_is_no_collapse(name):
     one = held_out_set().per_class(1, seed=0)

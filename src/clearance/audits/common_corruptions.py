@@ -125,7 +125,7 @@ def _signs(count: int, stream: torch.Generator) -> Tensor:
 
 def _moved(images: Tensor, matrices: Tensor) -> Tensor:
     """Bilinear; what comes in from outside repeats the border."""
-    grid = affine_grid(matrices, list(images.shape), align_corners=False)
+    grid = affine_grid(matrices.to(images.dtype), list(images.shape), align_corners=False)
     return grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 

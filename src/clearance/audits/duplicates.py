@@ -354,7 +354,7 @@ def _read(sets: Sequence[ImageSet], rows: Rows) -> Iterator[Tensor]:
 
 def _pixels_at(sets: Sequence[ImageSet], rows: Rows) -> Tensor:
     """Images at places among all sets one after the other, on the CPU."""
-    found = torch.empty(len(rows), *sets[0].shape)
+    found = torch.empty(len(rows), *sets[0].shape, dtype=torch.float32)
     start = 0
     for data in sets:
         mine = torch.from_numpy((rows >= start) & (rows < start + len(data)))

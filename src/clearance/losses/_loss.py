@@ -151,8 +151,8 @@ class Loss(nn.Module):
             and bool(weights.eq(before).all())
         ):
             warnings.warn(
-                f"the means of the classes have not changed in {_FORGOTTEN} batches; are the parameters of the loss "
-                "and of the model's head in the optimiser?",
+                f"the means of the classes have not changed in {_FORGOTTEN} batches; unless one step accumulates as "
+                "many, give the optimiser the parameters of the loss and of the model's head.",
                 TrainingWarning,
                 stacklevel=3,
             )
