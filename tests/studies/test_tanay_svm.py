@@ -8,7 +8,6 @@ import pytest
 
 from clearance.linear import adversarial_distance, error_distance, svm_path, tilting_plane
 from clearance.linear.hyperplane import wrong
-from papers.engine.catalogue import paper_claims
 from papers.engine.reproduce import reproduce
 from papers.engine.study import StudyRequest
 from papers.tanay_2018 import svm
@@ -25,6 +24,10 @@ from papers.tanay_2018.svm import (
     solved_pair,
     svm_judgements,
 )
+
+SHEET = ["P0-1", "P2-3", "P7-9", "P1-8", "P4-9", "P3-5", "P3-8", "P5-8", "S1", "S2", "S3", "S4", "S5", "N1", "N2", "N2b",
+         "N7", "N9", "N10", "N8", "N11", "N3", "N4", "N5", "N6", "A1", "A1b", "A2", "D1", "D2", "B1", "B2"]  # fmt: skip
+"""Every claim of the article, in the ledger's order."""
 
 TASK = {"dataset": "digits", "pair": [2, 3], "tolerance": 1e-6}
 
@@ -170,7 +173,7 @@ class TestLedger:
         assert "| 2 against 3 | " in text
         assert "Against the article's numbers" not in text
         ledger = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
-        assert {row["id"] for row in ledger["claims"]} == {c.id for c in paper_claims("tanay_2018").claims}
+        assert [row["id"] for row in ledger["claims"]] == SHEET
         with (tmp_path / "models.csv").open(encoding="utf-8") as rows:
             kept = list(csv.DictReader(rows))
         assert len(kept) == 2 * 81

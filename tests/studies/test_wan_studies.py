@@ -19,13 +19,13 @@ from clearance.report.numbers import THIN, printed
 from clearance.runs import read_result
 from clearance.vocabulary import Measurement
 from papers.engine import study
-from papers.engine.catalogue import paper_claims
 from papers.engine.reproduce import reproduce
 from papers.engine.study import StudyRequest
 from papers.wan_2018 import accuracy, fgsm, protocol, verification
 from studies.small_runs import Unrendered, grids_here, interval, number, stored, verdict
 
-SHEET = [claim.id for claim in paper_claims("wan_2018").claims]
+SHEET = [*(f"C{k}" for k in range(1, 13)), "I1", "I2", "I3", "I4", "L1", "A0", "A1", "A2", "A3", "V1", "V2", "V3", "Q1",
+         "Q2", "M1", "K1", "K2", "K3"]  # fmt: skip
 BRIEF = {"images": 40, "steps": 2, "adaptive_images": 4, "adaptive_steps": 2, "betas": [1.0], "reference": 50}
 METHODS = ("softmax", "center", "l-softmax", "gm", "lgm")
 

@@ -253,10 +253,11 @@ def write_pixels(path: Path, images: Iterable[NDArray[Any]]) -> PixelStore:
 
 def _check_alike(first: NDArray[Any], image: NDArray[Any], place: int) -> None:
     if image.shape != first.shape or image.dtype != first.dtype:
-        remedy = "give `size`" if image.shape[1:] != first.shape[1:] else "convert all to one mode and type"
+        other_size = image.shape[1:] != first.shape[1:]
         raise ValueError(
             f"all images must have one shape and type; got {first.shape} of {first.dtype} at index 0 and "
-            f"{image.shape} of {image.dtype} at index {place}; {remedy}."
+            f"{image.shape} of {image.dtype} at index {place}; "
+            + ("give `size` if they are pictures, or resize arrays to one size." if other_size else "convert all to one mode and type.")
         )
 
 
