@@ -257,7 +257,11 @@ def _check_alike(first: NDArray[Any], image: NDArray[Any], place: int) -> None:
         raise ValueError(
             f"all images must have one shape and type; got {first.shape} of {first.dtype} at index 0 and "
             f"{image.shape} of {image.dtype} at index {place}; "
-            + ("give `size` if they are pictures, or resize arrays to one size." if other_size else "convert all to one mode and type.")
+            + (
+                "give `size` if they are pictures, or resize arrays to one size."
+                if other_size
+                else "convert all to one mode and type."
+            )
         )
 
 
