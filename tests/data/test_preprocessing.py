@@ -1,6 +1,7 @@
 """What other libraries keep about a model's input, in the forms in which they keep it."""
 
 import enum
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,6 +27,16 @@ class Resize:
 
 class CenterCrop:
     size = (224, 224)
+
+
+@dataclass
+class SizeDict:
+    """As transformers 5 keeps a size: no mapping, with None for what is not given."""
+
+    height: int | None = None
+    width: int | None = None
+    longest_edge: int | None = None
+    shortest_edge: int | None = None
 
 
 class ToTensor:
@@ -77,7 +88,14 @@ FORMS = {
         },
         (224, 256, "bilinear"),
     ),
-    "old processor": ({**HF, "size": 224}, (224, 224, "bilinear")),
+    "old processor of ConvNeXt": (
+        {**HF, "size": 224, "feature_extractor_type": "ConvNextFeatureExtractor"},
+        (224, 224, "bilinear"),
+    ),
+    "CLIP's processor, transformers 5": (
+        SimpleNamespace(**HF, size=SizeDict(shortest_edge=224), crop_size=SizeDict(height=224, width=224)),
+        (224, 224, "bilinear"),
+    ),
 }
 
 
@@ -90,6 +108,8 @@ def test_every_form_is_read(source, expected):
 
 SQUASHED = {
     "height and width": {**HF, "size": {"height": 64, "width": 64}},
+    "height and width, transformers 5": SimpleNamespace(**HF, size=SizeDict(height=64, width=64)),
+    "old processor of Swin": {**HF, "size": 64, "feature_extractor_type": "ViTFeatureExtractor"},
     "Resize of two sides": SimpleNamespace(transforms=[Resize((64, 64)), ToTensor(), Normalize()]),
     "timm's crop mode": {**TIMM, "input_size": (3, 64, 64), "crop_pct": 1.0, "crop_mode": "squash"},
 }
@@ -139,6 +159,11 @@ def test_a_resize_to_a_rectangle_is_refused():
         preprocessing_of(SimpleNamespace(transforms=[Resize((48, 64)), Normalize()]))
 
 
+def test_a_resize_that_is_not_understood_is_refused():
+    with pytest.raises(ValueError, match="must resize to `shortest_edge`, or to `height` and `width`; got .*800"):
+        preprocessing_of(SimpleNamespace(**HF, size=SizeDict(longest_edge=800)))
+
+
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
 def test_means_in_arrays_and_tensors(kind):
     found = preprocessing_of({**TIMM, "mean": kind(MEAN), "std": kind(STD)})
@@ -168,6 +193,11 @@ def test_a_crop_is_a_share(crop):
 def test_an_interpolation_that_does_not_exist_is_refused():
     with pytest.raises(ValueError, match=r"`interpolation` must be one of .*Did you mean 'bicubic'"):
         Preprocessing(size=8, short_side=8, interpolation="bicubik")
+
+
+def test_a_mean_is_one_value_per_channel():
+    with pytest.raises(ValueError, match=r"`mean` must be a tuple, one value per channel; got 0\.5"):
+        Preprocessing(mean=0.5)
 
 
 def test_in_words():

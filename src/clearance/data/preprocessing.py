@@ -34,7 +34,8 @@ class Preprocessing:
             timm's crop mode of this name; a picture that is not square is then distorted, and nothing of it is cut off.
 
     Raises:
-        ValueError: If `size` or `short_side` is not a whole number above 0, or `interpolation` none of these.
+        ValueError: If `size` or `short_side` is not a whole number above 0, `mean` or `std` is no tuple, or
+            `interpolation` none of these.
 
     >>> Preprocessing(size=224, short_side=256).crop
     0.875
@@ -51,6 +52,9 @@ class Preprocessing:
         for name in ("size", "short_side"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
+        for name in ("mean", "std"):
+            if getattr(self, name) is not None and not _numbers(getattr(self, name)):
+                raise ValueError(f"`{name}` must be a tuple, one value per channel; got {getattr(self, name)!r}.")
         check_choice("interpolation", self.interpolation, _FILTERS)
 
     @property
@@ -191,6 +195,13 @@ def _processor(source: Any) -> Preprocessing | None:
         mean, std = ([value / (255 * factor) for value in values] for values in (mean, std))
     size = _get(source, "size") if _get(source, "do_resize") is not False else None
     resized, squash = _side(size), _is_squashed(size)
+    if isinstance(size, int) and not _kind(source).startswith(_KEEP_PROPORTIONS):
+        squash = True
+    if size is not None and resized is None:
+        raise ValueError(
+            f"an image processor must resize to `shortest_edge`, or to `height` and `width`; got {size}. Give "
+            "clearance.data.Preprocessing(mean=..., std=..., size=..., short_side=...)."
+        )
     cropped = _side(_get(source, "crop_size")) if _get(source, "do_center_crop") is not False else None
     crop, kept = _get(source, "crop_pct"), cropped or resized
     if resized is not None and crop:  # `size` is the side after the crop
@@ -200,6 +211,21 @@ def _processor(source: Any) -> Preprocessing | None:
         resized = int(resized * 256 / 224)
     return _made(mean, std, kept, resized, _get(source, "resample"), squash)
 
+
+_KEEP_PROPORTIONS = (
+    "Bit",
+    "BridgeTower",
+    "ChineseCLIP",
+    "CLIP",
+    "ConvNext",
+    "Levit",
+    "MobileNet",
+    "MobileViT",
+    "PoolFormer",
+    "Siglip",
+    "TextNet",
+)
+"""Kinds whose size, where it is one number, is that of the short side; to others it is both sides."""
 
 _CONVNEXT_SQUASHES = 384  # from this side on its processor cuts nothing off
 
@@ -252,7 +278,8 @@ def _is_squashed(size: Any) -> bool:
     Raises:
         ValueError: If they differ, because images here are square.
     """
-    sides = [size.get("height"), size.get("width")] if isinstance(size, Mapping) else size
+    named = _named_sides(size)
+    sides = size if named is None else [named.get("height"), named.get("width")]
     if not isinstance(sides, Sequence) or isinstance(sides, str) or len(sides) != 2 or None in sides:
         return False
     if sides[0] != sides[1]:
@@ -263,10 +290,19 @@ def _is_squashed(size: Any) -> bool:
     return True
 
 
+def _named_sides(size: Any) -> dict[str, Any] | None:
+    """The sides of a mapping, or of the object that transformers 5 has in its place; None of anything else."""
+    if not isinstance(size, Mapping) and not hasattr(size, "shortest_edge"):
+        return None
+    given = {name: _get(size, name) for name in ("shortest_edge", "height", "width")}
+    return {name: side for name, side in given.items() if side is not None}
+
+
 def _side(size: Any) -> int | None:
     """A side in pixels, from a number, a sequence or a mapping."""
-    if isinstance(size, Mapping):
-        size = next((size[name] for name in ("shortest_edge", "height") if name in size), None)
+    named = _named_sides(size)
+    if named is not None:
+        size = named.get("shortest_edge", named.get("height"))
     if isinstance(size, Sequence) and not isinstance(size, str) and size:
         size = min(size)
     return int(size) if isinstance(size, int | float) else None
@@ -287,5 +323,5 @@ def _numbers(values: Any) -> bool:
     return len(values) > 0
 
 
-def _short(values: Sequence[float] | None) -> str:
-    return ", ".join(f"{value:.4g}" for value in values or ())
+def _short(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.4g}" for value in values)
