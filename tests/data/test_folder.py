@@ -5,6 +5,8 @@ import os
 import re
 import stat
 import struct
+import subprocess
+import sys
 import tracemalloc
 import warnings
 import zlib
@@ -214,10 +216,30 @@ def test_a_class_of_which_nothing_can_be_read(pets):
         file.write_text("")
     with pytest.raises(ValueError, match="got none of 'dogs'"):
         opened(pets)
+    assert not list((pets.parent / "cache").iterdir())
     for file in (pets / "cats").iterdir():
         file.write_text("")
     with pytest.raises(ValueError, match=r"no picture in .* can be read: cats/0.png .*and 5 more"):
         opened(pets)
+
+
+def test_names_of_classes_are_checked_before_pictures_are_decoded(pets, monkeypatch):
+    monkeypatch.setattr(folders, "write_pixels", None)
+    (pets / "dogs").rename(pets / "all")
+    with pytest.raises(ValueError, match="must not be called 'all'"):
+        opened(pets)
+
+
+def test_what_a_killed_process_left_is_deleted(pets):
+    first = opened(pets)
+    (kept,) = (pets.parent / "cache").glob("*.pixels")
+    ended = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
+    )
+    left = kept.with_name(f".{kept.name}.{int(ended.stdout)}.tmp")
+    kept.rename(left)
+    assert opened(pets).digest() == first.digest()
+    assert not left.exists()
 
 
 @pytest.fixture

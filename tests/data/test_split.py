@@ -50,7 +50,16 @@ def test_every_form_gives_the_images_that_it_names(tmp_path, name, held_out):
 
 @pytest.mark.parametrize(
     ("name", "held_out"),
-    [("test_idx.npy", True), ("val.npy", True), ("train_test_split.npy", False), ("latest.npy", False)],
+    [
+        *(
+            (name, True)
+            for name in ("test_idx.npy", "val.npy", "held_out.npy", "holdout.npy", "TestIndices.npy")
+        ),
+        *(
+            (name, False)
+            for name in ("train_test_split.npy", "trainset_no_test.npy", "latest.npy", "values.npy")
+        ),
+    ],
 )
 def test_one_list_is_held_out_if_the_file_s_name_says_so(tmp_path, name, held_out):
     np.save(tmp_path / name, np.array(TEST))
@@ -66,6 +75,10 @@ def test_images_without_files_keep_the_numbers_that_they_had_before_the_split(tm
     (tmp_path / "meta.csv").write_text(f"number,site\n{lines}")
     found = read_slices(tmp_path / "meta.csv", test)
     assert found.columns["site"] == tuple("AB"[row % 2] for row in TEST)
+    for order in (TEST[::-1], sorted(TEST)):  # the lines of these images alone, in any order
+        lines = "\n".join(f"{row},{'AB'[row % 2]}" for row in order)
+        (tmp_path / "meta.csv").write_text(f"number,site\n{lines}")
+        assert read_slices(tmp_path / "meta.csv", test).columns == found.columns
 
 
 @pytest.fixture(scope="module")

@@ -235,6 +235,16 @@ def test_images_that_are_no_tensor_are_refused(images, call, make):
 
 
 @pytest.mark.parametrize("call", [lambda model: model, lambda model: model.outputs], ids=["call", "outputs"])
+def test_one_image_without_its_batch_is_refused(images, call):
+    with pytest.raises(
+        ValueError, match=r"must have shape \(B, C, H, W\); got \(3, 4, 4\)\. One image: images\[None\]"
+    ):
+        call(small())(images[0])
+    with pytest.raises(ValueError, match=r"must have shape \(B, C, H, W\); got \(3,\)\.$"):
+        call(small())(images[0, :, 0, 0])
+
+
+@pytest.mark.parametrize("call", [lambda model: model, lambda model: model.outputs], ids=["call", "outputs"])
 def test_parts_that_do_not_fit_are_one_error_in_words(images, call):
     with pytest.raises(
         ValueError, match=r"head must take .* of shape \(5, 48\).*Give its first layer 48 inputs"

@@ -21,7 +21,7 @@ from PIL import Image, ImageOps
 
 from clearance._files import make_private
 from clearance._text import visible
-from clearance.data.image_set import UNLABELLED, ImageSet, PictureFiles
+from clearance.data.image_set import UNLABELLED, ImageSet, PictureFiles, check_classes
 from clearance.data.preprocessing import Preprocessing, check_extent, transformed
 from clearance.data.stored import (
     PixelStore,
@@ -176,6 +176,7 @@ class _Listing:
         ]
         if not files:
             raise ValueError(f"{root} must hold pictures ({', '.join(_SUFFIXES)}); got none.")
+        check_classes(tuple(classes))  # before pictures are decoded
         return cls(root, visible(root.resolve().name), classes, files, partial)
 
     @classmethod
@@ -221,10 +222,13 @@ def _decoded(found: _Listing, how: Preprocessing, kept: Path, key: str) -> tuple
     contents: list[str] = []
     read: list[tuple[str, tuple[int, int]]] = []
     store = write_pixels(kept, _pixels(found, how, labels, unreadable, contents, read))
-    _check_no_class_unreadable(found, labels, unreadable)
-    if found.key(how, contents) != key:
+    try:
+        _check_no_class_unreadable(found, labels, unreadable)
+        if found.key(how, contents) != key:
+            raise ValueError(f"the pictures in {found.root} changed while they were read; run this again.")
+    except ValueError:
         store.path.unlink()
-        raise ValueError(f"the pictures in {found.root} changed while they were read; run this again.")
+        raise
     facts: dict[str, Any] = {"labels": labels, "unreadable": unreadable}
     facts["names"], facts["sizes"] = [name for name, _ in read], [size for _, size in read]
     facts["digest"] = found.stored(store, facts).digest()

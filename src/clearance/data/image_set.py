@@ -120,7 +120,7 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
     def name_of(self, i: int) -> str:
         """The file's name of one image, or its number where it was not read from a file of its own.
 
-        After a split it is the number in the set that was divided.
+        After `--split` it is the number in the set that was divided.
 
         >>> from clearance.data import gaussian_images
         >>> gaussian_images().name_of(3)

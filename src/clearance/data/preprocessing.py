@@ -54,7 +54,9 @@ class Preprocessing:
                 check_count(name, getattr(self, name))
         for name in ("mean", "std"):
             if getattr(self, name) is not None and not _numbers(getattr(self, name)):
-                raise ValueError(f"`{name}` must be a tuple, one value per channel; got {getattr(self, name)!r}.")
+                raise ValueError(
+                    f"`{name}` must be a tuple, one value per channel; got {getattr(self, name)!r}."
+                )
         check_choice("interpolation", self.interpolation, _FILTERS)
 
     @property

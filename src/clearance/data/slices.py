@@ -144,7 +144,7 @@ def rows_by_name(
     file: Path, names: Sequence[str], data: ImageSet, header: str | None = None
 ) -> list[int | None]:
     """Which image each line is about; None where it is about none of these. `header` is above the names."""
-    if data.files is None and len(names) == len(data):
+    if data.files is None and len(names) == len(data) and not _are(names, data.numbers):
         return _in_order(file, names)
     if data.files is None and data.numbers is None:
         raise ValueError(
@@ -174,6 +174,11 @@ def rows_by_name(
             f"{file} must have one line for each image; got two for {data.name_of(twice)!r}. Remove one."
         )
     return found
+
+
+def _are(names: Sequence[str], numbers: Sequence[int] | None) -> bool:
+    """Whether a column has the numbers of a divided set's images, in any order."""
+    return numbers is not None and sorted(map(str, numbers)) == sorted(name.strip() for name in names)
 
 
 def _in_order(file: Path, names: Sequence[str]) -> list[int | None]:

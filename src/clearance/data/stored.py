@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearance._files import named, private_opener, temporary_of, write_bytes
+from clearance._files import named, private_opener, remove_leftovers, temporary_of, write_bytes
 from clearance.data.image_set import (
     CHUNK,
     UNLABELLED,
@@ -232,6 +232,7 @@ def write_pixels(path: Path, images: Iterable[NDArray[Any]]) -> PixelStore:
     Raises:
         ValueError: If there is no image, or two differ in shape or type.
     """
+    remove_leftovers(path.parent, [path.name])
     temporary = temporary_of(path)
     first: NDArray[Any] | None = None
     count = 0

@@ -269,7 +269,7 @@ def _asked(part: Head, given: Tensor, images: Tensor | None = None) -> Tensor:
             what = f"the head must take the extractor's features, of shape {tuple(given.shape)}"
             remedy = "Give each layer as many inputs as the one before has outputs."
             if f"x{given.shape[-1]} and" in said:
-                remedy = f"Give its first layer {given.shape[-1]} inputs."
+                remedy = f"Give its first layer {given.shape[-1]} inputs, or images of the size that the network was made for."
         else:
             what = f"the extractor must take images of shape {tuple(images.shape)}"
             remedy = "Give images of the channels and size that it was made for, or make it for these."
@@ -297,6 +297,9 @@ def _check_floating(images: Tensor) -> None:
         )
     if not images.is_floating_point():
         raise TypeError(f"images must be floating point in [0, 1]; got {images.dtype}. Divide bytes by 255.")
+    if images.ndim != 4:
+        one = " One image: images[None]." if images.ndim == 3 else ""
+        raise ValueError(f"images must have shape (B, C, H, W); got {tuple(images.shape)}.{one}")
 
 
 def check_classifier(model: object) -> None:
