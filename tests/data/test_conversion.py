@@ -19,7 +19,7 @@ class Pairs(Dataset):
 
     def __init__(self, images, labels=ALTERNATING, classes=None):
         self.images, self.labels = images, labels
-        if classes:
+        if classes is not None:
             self.classes = classes
 
     def __len__(self):
@@ -87,6 +87,25 @@ def test_classes_of_a_dataset_are_kept():
     assert open_images(Pairs(COLOUR, classes=["ape", "bee"])).classes == ("ape", "bee")
 
 
+@pytest.mark.parametrize(
+    ("classes", "expected"),
+    [
+        (np.array(["ape", "bee"]), ("ape", "bee")),
+        ({1: "bee", 0: "ape"}, ("ape", "bee")),
+        (2, ("0", "1")),
+        ({"bee", "ape"}, ("0", "1")),  # has no order
+        ({"ape": 0, "bee": 1}, ("0", "1")),
+    ],
+)
+def test_other_forms_of_classes(classes, expected):
+    assert open_images(Pairs(COLOUR, classes=classes)).classes == expected
+
+
+def test_truth_values_as_bytes_are_warned_of():
+    with pytest.warns(UserWarning, match=r"must be from 0 to 255; got none above 1.*Convert .* to floats"):
+        open_images(((COLOUR > 127).astype(np.uint8), ALTERNATING))
+
+
 def test_nothing_of_a_graph_is_kept():
     images = EXPECTED.clone().requires_grad_()
     assert not open_images((images, ALTERNATING)).images.requires_grad
@@ -114,6 +133,15 @@ CONVERSIONS = {
         r"\(N, H, W, C\).*transpose",
     ),
     "channels last": (lambda _: open_images((torch.zeros(2, 6, 6, 3), [0, 1])), r"permute\(0, 3, 1, 2\)"),
+    "truth values": (lambda _: open_images((U8 > 3, [0, 1])), "got bool. Divide by .* 1 for truth values"),
+    "channels first in a Dataset": (
+        lambda _: open_images(Pairs(COLOUR.transpose(0, 3, 1, 2))),
+        r"\(H, W\) or \(H, W, C\) .* got shape \(3, 5, 6\) at index 0; use .*transpose",
+    ),
+    "transparency in a Dataset": (
+        lambda _: open_images(Pairs(np.zeros((4, 5, 6, 4), np.uint8))),
+        "1 or 3 channels",
+    ),
     "two axes": (lambda _: open_images((torch.zeros(2, 64), [0, 1])), r"3 axes .* got shape \(2, 64\)"),
     "float labels in a pair": (
         lambda _: open_images((GOOD, [0.0, 1.0, 0.5, 1.0])),

@@ -157,6 +157,21 @@ def test_other_dtypes_of_the_module(images, dtype):
     assert model(images).dtype == dtype
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_1x1_convolution_before_pooling_is_a_head_in_every_precision(images, dtype):
+    torch.manual_seed(0)
+    layers = (
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 8, 1),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    )
+    module, images = nn.Sequential(*layers).to(dtype).eval(), images.to(dtype)
+    model = wrap(module, example=images, verbose=False)
+    torch.testing.assert_close(model(images), module(images), atol=0.01, rtol=0.01)
+
+
 # Normalisation goes into the classifier, and what seems to normalise twice is warned of.
 
 

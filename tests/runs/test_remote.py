@@ -192,3 +192,10 @@ def test_a_damaged_manifest_is_one_error(tmp_path, content):
     runs.write("run/manifest.json", content)
     with pytest.raises(ValueError, match=r"run/manifest.json must name files and their SHA-256; got"):
         runs.fetch("run", tmp_path / "run")
+
+
+def test_a_folder_is_given_as_a_path(tmp_path):
+    with pytest.raises(
+        ValueError, match=rf"must be a folder, or .*; got file://.*Give the folder's path, {tmp_path}"
+    ):
+        RemoteRuns(f"file://{tmp_path}").check()

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -389,17 +390,27 @@ def as_pixels(images: Tensor | NDArray[Any]) -> Tensor:
             "to have them last; use images.permute(0, 3, 1, 2), or construct ImageSet if this is intended."
         )
     if pixels.dtype == torch.uint8:
+        if pixels.numel() and int(pixels.max()) == 1:
+            warnings.warn(
+                "images in uint8 must be from 0 to 255; got none above 1, which is nearly black. Convert images that are "
+                "0 and 1 to floats.",
+                UserWarning,
+                stacklevel=2,
+            )
         return pixels.float().div_(255)
     if not pixels.is_floating_point():
-        raise ValueError(f"`images` must be uint8 or floats in [0, 1]; got {pixels.dtype}; convert to uint8.")
+        raise ValueError(_NO_PIXELS.format(pixels.dtype))
     return pixels.float()
+
+
+_NO_PIXELS = "`images` must be uint8 or floats in [0, 1]; got {}. Divide by the value that is white, 1 for truth values, as floats."
 
 
 def _channels_first(images: NDArray[Any]) -> NDArray[Any]:
     if images.dtype.kind == "f":
         return _writeable(np.ascontiguousarray(images, dtype=np.float32))
     if images.dtype != np.uint8:
-        raise ValueError(f"`images` must be uint8 or floats in [0, 1]; got {images.dtype}; convert to uint8.")
+        raise ValueError(_NO_PIXELS.format(images.dtype))
     if images.ndim == 4:
         if images.shape[3] not in (1, 3):
             raise ValueError(

@@ -249,7 +249,12 @@ def _columns_of(data: Any) -> _Columns:
 
 
 def _words(names: Any) -> tuple[str, ...]:
-    return tuple(str(name) for name in names or ())
+    """Names in a list, tuple or array, or by number in a dictionary; none of anything else, such as a number."""
+    if isinstance(names, Mapping) and set(names) == set(range(len(names))):
+        names = [names[number] for number in range(len(names))]
+    if not isinstance(names, list | tuple | np.ndarray):
+        return ()
+    return tuple(str(name) for name in names)
 
 
 def _pair_of(item: Any, columns: _Columns, place: int) -> tuple[Any, Any]:
@@ -366,6 +371,11 @@ def _one(image: Any, how: Preprocessing, place: int, *, keep_grey: bool) -> NDAr
         return transformed(Image.fromarray(picture_array(image, keep_grey=keep_grey)), how)
     _check_array(image, place)
     if isinstance(image, np.ndarray) and image.dtype == np.uint8:
+        if image.ndim == 3 and image.shape[2] not in (1, 3):
+            raise ValueError(
+                f"images of uint8 in arrays must be (H, W) or (H, W, C) with 1 or 3 channels; got shape {image.shape} "
+                f"at index {place}; use image.transpose(1, 2, 0) if the channels are first."
+            )
         return transformed(Image.fromarray(image.squeeze(2) if image.shape[2:] == (1,) else image), how)
     pixels = as_pixels(image[None])
     if image.dtype == torch.uint8:

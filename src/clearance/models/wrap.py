@@ -234,7 +234,8 @@ def _equal(cut: _Cut, logits: Any, output: Tensor) -> bool:
         return False
     if cut.exact:
         return torch.equal(logits, output)
-    return float((logits - output).abs().max()) <= _ROUNDING * float(output.abs().max())
+    rounding = max(_ROUNDING, 4 * torch.finfo(output.dtype).eps)
+    return float((logits - output).abs().max()) <= rounding * float(output.abs().max())
 
 
 def _differs_by_log_softmax(logits: Any, output: Tensor) -> bool:

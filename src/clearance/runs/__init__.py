@@ -35,7 +35,8 @@ steps are logged only once::
 >>> [json.loads(line)["step"] for line in logged]
 [1, 2, 3, 4, 5]
 
-A file that was damaged, changed or deleted after it was written is an error when the run is opened or read.
+A file that was damaged or changed after it was written is an error when it is read. A run without its result is not
+finished, and goes on from its newest checkpoint, or from the beginning.
 Files are JSON and safetensors, without pickle. For non-finite floats JSON files hold ``NaN``,
 ``Infinity`` and ``-Infinity``, as Python's ``json`` reads and writes them.
 """
