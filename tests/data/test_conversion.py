@@ -119,7 +119,16 @@ class Stream(torch.utils.data.IterableDataset):
         yield GOOD[0], 0
 
 
+class CountedStream(Stream):
+    def __len__(self):
+        return 4
+
+
 CONVERSIONS = {
+    "counted stream": (
+        lambda _: open_images(CountedStream()),
+        r"with one label\. For single images use .*DataLoader",
+    ),
     "path": (lambda _: open_images("folder"), "folder:PATH or npz:PATH; got 'folder'"),
     "images alone": (lambda _: open_images(GOOD), "got Tensor"),
     "stream": (lambda _: open_images(Stream()), r"with one label\. For single images use .*DataLoader"),
@@ -133,7 +142,10 @@ CONVERSIONS = {
         r"\(N, H, W, C\).*transpose",
     ),
     "channels last": (lambda _: open_images((torch.zeros(2, 6, 6, 3), [0, 1])), r"permute\(0, 3, 1, 2\)"),
-    "truth values": (lambda _: open_images((U8 > 3, [0, 1])), "got bool. Divide by .* 1 for truth values"),
+    "truth values": (
+        lambda _: open_images((U8 > 3, [0, 1])),
+        "got bool. Give floats, divided by the value of white",
+    ),
     "channels first in a Dataset": (
         lambda _: open_images(Pairs(COLOUR.transpose(0, 3, 1, 2))),
         r"\(H, W\) or \(H, W, C\) .* got shape \(3, 5, 6\) at index 0; use .*transpose",

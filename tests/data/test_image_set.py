@@ -305,6 +305,10 @@ def changed(value):
 SETS = {
     "float64": (lambda _: image_set(GOOD.double()), "must be a float32 tensor; got torch.float64"),
     "uint8": (lambda _: image_set((GOOD * 255).byte()), "open_images.* scales uint8 by 1/255"),
+    "graph": (
+        lambda _: image_set(GOOD.clone().requires_grad_()),
+        r"not require a gradient; give images\.detach\(\)",
+    ),
     "array": (lambda _: image_set(GOOD.numpy()), "must be a float32 tensor; got ndarray"),
     "three axes": (lambda _: image_set(GOOD[:, 0]), r"4 axes \(N, C, H, W\); got shape \(4, 3, 3\)"),
     "five axes": (lambda _: image_set(GOOD[None]), r"4 axes .* got shape \(1, 4, 1, 3, 3\)"),

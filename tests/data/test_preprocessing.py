@@ -161,7 +161,7 @@ def test_a_resize_to_a_rectangle_is_refused():
 
 def test_a_resize_that_is_not_understood_is_refused():
     with pytest.raises(
-        ValueError, match="must resize to `shortest_edge`, or to `height` and `width`; got .*800"
+        ValueError, match=r"must resize to `shortest_edge`, or to `height` and `width`; got .*800"
     ):
         preprocessing_of(SimpleNamespace(**HF, size=SizeDict(longest_edge=800)))
 

@@ -149,6 +149,14 @@ def test_npz_channels_go_where_they_belong(tmp_path):
         np.testing.assert_array_equal(data.images[:, c].numpy(), pixels[..., c] / np.float32(255))
 
 
+def test_npz_classes_may_be_bytes(tmp_path):
+    images = np.zeros((2, 4, 4), dtype=np.uint8)
+    assert npz(tmp_path, images=images, labels=[0, 1], classes=np.array([b"ape", b"bee"])).classes == (
+        "ape",
+        "bee",
+    )
+
+
 class TestPhotographs:
     def test_patches_are_means_of_the_photographs_pixels(self):
         photograph = load_sample_image("china.jpg").astype(np.float64).mean(axis=2) / 255

@@ -42,8 +42,9 @@ def as_numpy(module):
         (as_numpy, ("features", "gradients")),
         (lambda module: lambda images: module(images).tolist(), ("features", "gradients")),
         (lambda module: lambda images: {"logits": module(images)}, ("features",)),
+        (lambda module: lambda images: list(module(images)), ("features",)),
     ],
-    ids=["module", "scripted", "NumPy", "lists", "dictionary"],
+    ids=["module", "scripted", "NumPy", "lists", "dictionary", "list of tensors"],
 )
 def test_the_logits_are_those_of_the_call(made, lacking, sets, capsys):
     module = linear().eval()

@@ -188,6 +188,15 @@ def test_what_does_not_fit_is_refused_by_name_and_changes_nothing(tmp_path, cont
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
+def test_a_mask_of_infinities_that_the_module_has_too_is_no_damage(tmp_path):
+    module = net()
+    module.register_buffer("mask", torch.full((2, 2), -torch.inf).triu(1))
+    load_weights(module, saved(tmp_path, {**named(trained()), "mask": module.mask.clone()}))
+    assert module.mask.isinf().any()
+    with pytest.raises(ValueError, match="NaN or infinity in 'mask'"):
+        load_weights(module, saved(tmp_path, {**named(trained()), "mask": -module.mask}))
+
+
 def test_a_bias_that_the_module_lacks_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"holds '3.bias', of layers that the module has without them"):
         load_weights(net(bias=False), saved(tmp_path, named(trained())))

@@ -103,6 +103,11 @@ def test_no_ratio_of_what_may_be_negative(name):
     assert {row.kind for row in rows} == {"mean", "difference"}
 
 
+def test_no_ratio_of_values_below_0():
+    rows = derive([record("a", 0, 0.1), record("b", 0, -0.1), record("a", 1, 0.2), record("b", 1, -0.2)])
+    assert {row.kind for row in rows} == {"mean", "difference"}
+
+
 def test_one_seed_keeps_the_interval_that_was_measured():
     found = Measurement(
         "accuracy", "error", 0.1, "fraction", 100, None, 0.05, 0.17, "lower", {"interval": "wilson 95 %"}

@@ -25,8 +25,9 @@ from papers.tanay_2018.svm import (
     svm_judgements,
 )
 
-SHEET = ["P0-1", "P2-3", "P7-9", "P1-8", "P4-9", "P3-5", "P3-8", "P5-8", "S1", "S2", "S3", "S4", "S5", "N1", "N2", "N2b",
-         "N7", "N9", "N10", "N8", "N11", "N3", "N4", "N5", "N6", "A1", "A1b", "A2", "D1", "D2", "B1", "B2"]  # fmt: skip
+SHEET = ["P0-1", "P2-3", "P7-9", "P1-8", "P4-9", "P3-5", "P3-8", "P5-8", "S1", "S2", "S3", "S4", "S5", "N1",
+         "N2", "N2b", "N7", "N9", "N10", "N8", "N11", "N3", "N4", "N5", "N6", "A1", "A1b", "A2", "D1", "D2",
+         "B1", "B2"]  # fmt: skip
 """Every claim of the article, in the ledger's order."""
 
 TASK = {"dataset": "digits", "pair": [2, 3], "tolerance": 1e-6}

@@ -204,6 +204,10 @@ class _Listing:
         parts: list[Any] = [_VERSION, settings, names, list(contents), [label for _, label in self.files]]
         return hashlib.sha256(json.dumps([*parts, list(self.classes)]).encode()).hexdigest()[:32]
 
+    def check_unchanged(self, key: str, how: Preprocessing, contents: Sequence[str]) -> None:
+        if self.key(how, contents) != key:
+            raise ValueError(f"the pictures in {self.root} changed while they were read; run this again.")
+
     def short(self, file: Path) -> str:
         return "/".join(map(visible, file.relative_to(self.root).parts))
 
@@ -224,8 +228,7 @@ def _decoded(found: _Listing, how: Preprocessing, kept: Path, key: str) -> tuple
     store = write_pixels(kept, _pixels(found, how, labels, unreadable, contents, read))
     try:
         _check_no_class_unreadable(found, labels, unreadable)
-        if found.key(how, contents) != key:
-            raise ValueError(f"the pictures in {found.root} changed while they were read; run this again.")
+        found.check_unchanged(key, how, contents)
     except ValueError:
         store.path.unlink()
         raise

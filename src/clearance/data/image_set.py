@@ -392,8 +392,8 @@ def as_pixels(images: Tensor | NDArray[Any]) -> Tensor:
     if pixels.dtype == torch.uint8:
         if pixels.numel() and int(pixels.max()) == 1:
             warnings.warn(
-                "images in uint8 must be from 0 to 255; got none above 1, which is nearly black. Convert images that are "
-                "0 and 1 to floats.",
+                "images in uint8 must be from 0 to 255; got none above 1, which is nearly black. Convert images "
+                "that are 0 and 1 to floats.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -403,7 +403,7 @@ def as_pixels(images: Tensor | NDArray[Any]) -> Tensor:
     return pixels.float()
 
 
-_NO_PIXELS = "`images` must be uint8 or floats in [0, 1]; got {}. Divide by the value that is white, 1 for truth values, as floats."
+_NO_PIXELS = "`images` must be uint8 or floats in [0, 1]; got {}. Give floats, divided by the value of white."
 
 
 def _channels_first(images: NDArray[Any]) -> NDArray[Any]:
@@ -485,6 +485,8 @@ def check_images(images: Tensor) -> None:
             f"`images` must have 4 axes (N, C, H, W); got shape {tuple(images.shape)}; "
             "grey images need a channel axis: images.unsqueeze(1)."
         )
+    if images.requires_grad:
+        raise ValueError("`images` must not require a gradient; give images.detach().")
     if images.numel() == 0:
         raise ValueError(f"`images` must hold at least one pixel; got shape {tuple(images.shape)}.")
     check_pixels(images)

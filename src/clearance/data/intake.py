@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import IterableDataset
 
 from clearance.data.folder import open_folder, open_pictures, picture_array
 from clearance.data.image_set import (
@@ -200,7 +201,8 @@ def _named(
 def _items(data: Any) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...]]:
     """Pairs (image, label), one at a time, and the class names, if any."""
     whole = isinstance(data, (Tensor, np.ndarray, Mapping))
-    if not whole and isinstance(data, Sized) and hasattr(data, "__getitem__"):
+    streamed = isinstance(data, IterableDataset)  # has a __getitem__ that raises
+    if not (whole or streamed) and isinstance(data, Sized) and hasattr(data, "__getitem__"):
         columns = _columns_of(data)
         return (_pair_of(data[i], columns, i) for i in range(len(data))), columns.classes
     if not whole and hasattr(data, "__iter__"):

@@ -118,6 +118,8 @@ class Answers(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Ask, and bring the answer into the form of logits."""
         answer = self.call(images)
+        if isinstance(answer, list) and all(isinstance(one, Tensor) and one.ndim == 1 for one in answer):
+            answer = torch.stack(answer)  # one of each image
         found = next(iter(logits_entries(answer).values()), answer)
         logits = torch.as_tensor(found).to(images.device)
         if logits.ndim == 1 and not logits.is_floating_point():

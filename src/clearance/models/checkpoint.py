@@ -103,7 +103,7 @@ def load_weights(module: nn.Module, path: str | PathLike[str], entry: str | None
     _check_shapes(checkpoint, wanted, given)
     _check_unexpected(module, checkpoint, unexpected)
     fitting = {name: value for name, value in given.items() if name in wanted}
-    _check_finite(checkpoint, fitting)
+    _check_finite(checkpoint, fitting, wanted)
     module.load_state_dict(fitting, strict=False)
     return LoadedWeights(str(checkpoint), len(fitting), prefix, missing, unexpected, checkpoint.others)
 
@@ -404,8 +404,15 @@ def _check_unexpected(module: nn.Module, checkpoint: Checkpoint, names: Iterable
         )
 
 
-def _check_finite(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> None:
-    broken = [name for name, value in tensors.items() if not bool(value.isfinite().all())]
+def _check_finite(
+    checkpoint: Checkpoint, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]
+) -> None:
+    """Raise ValueError for NaN or infinity where the module, as it was built, has none: a mask may hold -inf."""
+    broken = [
+        name
+        for name, value in tensors.items()
+        if not bool((value.isfinite() | (value == wanted[name].to(value.device))).all())
+    ]
     if broken:
         raise ValueError(
             f"{checkpoint} must hold finite numbers; got NaN or infinity in {_listed(broken)}. Take a checkpoint "

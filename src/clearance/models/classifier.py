@@ -269,7 +269,9 @@ def _asked(part: Head, given: Tensor, images: Tensor | None = None) -> Tensor:
             what = f"the head must take the extractor's features, of shape {tuple(given.shape)}"
             remedy = "Give each layer as many inputs as the one before has outputs."
             if f"x{given.shape[-1]} and" in said:
-                remedy = f"Give its first layer {given.shape[-1]} inputs, or images of the size that the network was made for."
+                remedy = (
+                    f"Give its first layer {given.shape[-1]} inputs, or images of the size it was made for."
+                )
         else:
             what = f"the extractor must take images of shape {tuple(images.shape)}"
             remedy = "Give images of the channels and size that it was made for, or make it for these."

@@ -262,7 +262,7 @@ def _ratios(quantity: _Quantity, baseline: str, floor: float | None) -> list[Sum
         return []
     least = floor if found.unit == "fraction" else None
     numbers = [value for method in quantity.methods for value in quantity.values(method).values()]
-    if least is None and any(value <= 0 for value in numbers):
+    if any(value < 0 or (value == 0 and least is None) for value in numbers):
         return []  # no logarithm, and no natural floor
     rows = []
     for method in quantity.methods:

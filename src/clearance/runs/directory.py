@@ -353,7 +353,8 @@ def write_result(path: Path, weights: Mapping[str, Tensor], result: Mapping[str,
     """Write the weights, then the result; nothing if one of the two cannot be stored.
 
     Raises:
-        ValueError: A weight is not a dense tensor of a real dtype, or JSON cannot hold a value of `result`.
+        ValueError: A weight is not a dense tensor of a real dtype.
+        TypeError: JSON cannot hold a value of `result`.
     """
     stored = {name: snapshot(tensor, f"weights[{name!r}]").contiguous() for name, tensor in weights.items()}
     files = {
@@ -490,7 +491,7 @@ class RunDirectory:
             values: Numbers and strings; no times, which would differ if a step is repeated.
 
         Raises:
-            ValueError: JSON cannot hold one of the values.
+            TypeError: JSON cannot hold one of the values.
             RuntimeError: The run is finished or closed.
         """
         self._writable().append(values)
