@@ -1,5 +1,6 @@
 """Attacks on images and models out of the ordinary, and what more work never makes worse."""
 
+import dataclasses
 import math
 from typing import Any
 
@@ -8,11 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from clearance.attacks import (
+    APGD,
     FGSM,
+    IFGSM,
     PGD,
+    Attack,
     DeepFool,
     MinimumNorm,
     SquareSearch,
+    TargetedAscent,
     as_attack,
     straight_through,
     transferred,
@@ -68,16 +73,56 @@ def test_the_square_search_keeps_the_best_of_all_its_queries_for_others(epsilon,
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_narrow_images_are_attacked_like_others(dtype):
-    """Where a step meets a bound it is asked for much longer, which has to be a number."""
+def test_a_step_longer_than_its_room_is_a_number(dtype):
+    """Where a step meets a bound it is asked for much longer."""
     step = steepest(torch.tensor([[1.0, 1e-6]], dtype=dtype), 2, torch.tensor([[0.5, 0.5]], dtype=dtype))
     assert bool((step.square().sum() < torch.inf).all())
 
-    def model(x: Tensor) -> Tensor:
-        return torch.stack([1 - x[:, 0] - 1e-3 * x[:, 1], x[:, 0] - 0.9], dim=1)
 
-    image = torch.tensor([[0.5, 0.5]], dtype=dtype)
-    assert PGD(1.4, 2, steps=10)(model, image, torch.tensor([0])).success.tolist() == [True]
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_images_in_half_precision_are_refused(dtype):
+    images, labels = shown()
+    with pytest.raises(TypeError, match=r"must be float32 or float64, .* Give images\.float\(\)"):
+        PGD(0.1)(network().to(dtype), images.to(dtype), labels)
+
+
+STEEP = {
+    **{f"{kind.__name__}, norm {norm:g}": kind(epsilon, norm) for kind in (FGSM, IFGSM, PGD, APGD)
+       for norm, epsilon in ((math.inf, 0.2), (2, 0.5), (1, 1.5))},
+    **{f"MinimumNorm, norm {norm:g}": MinimumNorm(norm, steps=30) for norm in (math.inf, 2, 1)},
+    "DeepFool": DeepFool(),
+    "TargetedAscent": TargetedAscent(confidence=0.6, step=0.05, steps=200),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", STEEP.values(), ids=STEEP)
+def test_an_infinite_slope_at_one_pixel_does_not_hide_the_others(attack):
+    """As of a square root at a black pixel."""
+
+    def model(x: Tensor) -> Tensor:
+        gap = x[:, 1:].mean(dim=1) - 0.45 + 0.001 * x[:, 0].sqrt()
+        return torch.stack([10 * gap, -10 * gap], dim=1)
+
+    image = torch.full((1, 16), 0.5)
+    image[0, 0] = 0
+    hit = attack(model, image, torch.tensor([0]))
+    assert hit.success.tolist() == [True]
+    assert float(hit.distance) < 1.6
+
+
+def test_a_batch_of_another_size_is_refused():
+    @dataclasses.dataclass(frozen=True)
+    class OneOfThem(Attack):
+        def _search(self, batch, *, persist):
+            del persist
+            return batch.images[:1]
+
+    images, labels = shown()
+    model = network()
+    with pytest.raises(
+        ValueError, match=r"must return images of shape \(\d+, 1, 4, 4\), as it got; it returned \(1, 1"
+    ):
+        OneOfThem(0.1)(model, images, labels)
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 784), (784, 1), (14, 56), (28, 28)])
@@ -117,6 +162,7 @@ def test_models_that_work_in_place_are_attacked_like_others(attack):
         lambda x: x.clone().floor_divide_(0.125),
         lambda x: torch.div(x, other=0.125, rounding_mode="floor"),
         lambda x: 8 * torch.sgn(x - 0.5),
+        lambda x: 8 * torch.special.round(x),
     ],
 )
 def test_every_way_to_round_is_passed(front):
@@ -125,6 +171,19 @@ def test_every_way_to_round_is_passed(front):
     (gradient,) = torch.autograd.grad(straight_through(front)(images).sum(), images)
     torch.testing.assert_close(gradient, torch.full_like(gradient, 8.0))
     assert torch.equal(straight_through(front)(images), front(images.detach()))
+
+
+def test_a_model_that_changes_its_images_is_passed_and_leaves_them():
+    images = torch.tensor([[0.6, 0.4]])
+
+    def front(x: Tensor) -> Tensor:
+        return x.mul_(8).round_().div_(8)
+
+    assert has_steps(front, images)
+    assert torch.equal(images, torch.tensor([[0.6, 0.4]]))
+    leaf = images.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(straight_through(front)(leaf.clone()).sum(), leaf)
+    torch.testing.assert_close(gradient, torch.ones_like(gradient))
 
 
 @pytest.mark.parametrize(("norm", "expected"), [(1, 0.3), (2, 0.3), (math.inf, 0.3)])

@@ -79,6 +79,14 @@ def test_4_6_the_last_digit_of_float32_is_no_dimension_and_spread_is():
     assert bool((covariance_spectrum(1 + 1e-5 * steps) > 0).all())
 
 
+def test_a_large_constant_hides_no_dimension():
+    features = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
+    beside = torch.cat([features, torch.full((50, 1), 1e8)], dim=1)
+    torch.testing.assert_close(
+        covariance_spectrum(beside)[:4], covariance_spectrum(features), rtol=1e-6, atol=0
+    )
+
+
 def test_4_6_a_ray_is_a_line():
     lengths = torch.linspace(1, 9, 30, dtype=torch.float64)
     spectrum = covariance_spectrum(lengths[:, None] * cloud(1, 6))

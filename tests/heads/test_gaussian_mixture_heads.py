@@ -61,6 +61,13 @@ def test_a_class_that_a_batch_lacks_is_never_named():
     assert posterior.isfinite().all()
 
 
+def test_nor_is_it_at_the_centre_of_classes_that_are_points():
+    features, labels = 10 * torch.eye(3, 6).double().expand(2, 3, 6), torch.arange(3).expand(2, 3)
+    heads = GaussianMixtureHeads(shrinkage=1e-3, temperature=1)
+    drawn = heads.draw(nn.Linear(6, 5), features, labels, STREAM)
+    assert drawn.stack(features.mean(dim=1, keepdim=True)).argmax(dim=2).max() < 3
+
+
 def test_a_temperature_makes_heads_less_sure():
     features, labels = batches()
     sure, weak = (

@@ -28,7 +28,7 @@ def test_in_its_unit_a_sample_has_mean_squared_norm_128(D):
     assert float(normalised.square().sum(dim=-1).mean()) == pytest.approx(128.0, rel=1e-12)
 
 
-@pytest.mark.parametrize("factor", [1e-3, -1.0, 50.0, 1e6])
+@pytest.mark.parametrize("factor", [1e-3, -1.0, 50.0, 1e6, 1e200, 1e-200])
 def test_the_unit_scales_with_the_features(factor, cloud):
     features, _ = cloud(None, 8, 6)
     torch.testing.assert_close(feature_unit(factor * features), abs(factor) * feature_unit(features))

@@ -292,6 +292,14 @@ def test_the_callers_random_numbers_and_default_dtype_are_untouched():
     assert torch.equal(found, weights())
 
 
+def test_a_head_of_a_stack_has_the_precision_in_which_it_was_trained():
+    trained = HeadStack(
+        nn.Linear(3, 2),
+        {"weight": torch.full((1, 2, 3), 0.1).double() / 3, "bias": torch.zeros(1, 2).double()},
+    )
+    assert torch.equal(trained[0].weight, trained.parameters["weight"][0])
+
+
 @pytest.mark.parametrize(("count", "std", "named"), [(0, 0.1, "count"), (-1, 0.1, "count"), (2, -0.1, "std")])
 def test_settings_out_of_range_are_refused(count, std, named):
     with pytest.raises(ValueError, match=f"`{named}` must .*; got -?0?"):

@@ -284,16 +284,27 @@ def test_minibatches_need_a_generator(fresh, cloud):
         ((8, 6), (8,), (3, 0)),
         ((8, 6), (3, 8), (3, 4)),
         ((3, 8, 6), (3, 8), (3, 4)),
+        ((8, 5), (8,), None),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(features, labels, rows, fresh):
-    with pytest.raises(ValueError, match=r"must be .*; got "):
+    with pytest.raises(ValueError, match=r"must (be|have) .*; got "):
         train_heads(
             fresh(nn.Linear(6, 3)),
             torch.zeros(features, dtype=torch.float64),
             torch.zeros(labels, dtype=torch.long),
             HeadTraining(steps=1),
             rows=None if rows is None else torch.zeros(rows, dtype=torch.long),
+        )
+
+
+def test_labels_of_another_type_are_refused(fresh):
+    with pytest.raises(ValueError, match=r"`labels` must be .* int64; got torch\.int32"):
+        train_heads(
+            fresh(nn.Linear(6, 3)),
+            torch.zeros(8, 6),
+            torch.zeros(8, dtype=torch.int32),
+            HeadTraining(steps=1),
         )
 
 

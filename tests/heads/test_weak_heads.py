@@ -53,6 +53,13 @@ def test_heads_are_float64_for_float64_and_float32_for_all_others(case, dtype):
         close(value.double(), exact[name].double(), tolerance)
 
 
+def test_batches_of_other_shapes_are_refused(case):
+    features, labels = case.batches()
+    for wrong in ((features[0], labels[0]), (features, labels[0])):
+        with pytest.raises(ValueError, match=r"`features` must be \(K, n, D\) and `labels` \(K, n\); got "):
+            case.draw(*wrong, architecture=nn.Linear(D, case.classes))
+
+
 def test_the_generator_decides_all_that_is_random(case):
     features, labels = case.batches()
     first, again, other = (case.draw(features, labels, seed=seed) for seed in (0, 0, 1))

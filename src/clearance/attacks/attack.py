@@ -216,7 +216,7 @@ def rescored(
         chunk: Images that the model sees at once.
 
     Raises:
-        ValueError: If candidates have another shape, or are outside the ball by more than rounding.
+        ValueError: If candidates are outside the ball by more than rounding.
 
     >>> originals = torch.tensor([[0.9, 0.1]])
     >>> hit = rescored(torch.nn.Identity(), originals, torch.tensor([[0.5, 0.75]]), torch.tensor([0]),
@@ -239,13 +239,8 @@ def confined(candidates: Tensor, originals: Tensor, *, norm: float, epsilon: flo
     `originals` are (B, ...), in [0, 1]; without a ball, `epsilon` is None.
 
     Raises:
-        ValueError: If candidates have another shape, or are outside the ball by more than rounding.
+        ValueError: If candidates are outside the ball by more than rounding.
     """
-    if candidates.shape != originals.shape:
-        raise ValueError(
-            f"an attack must return images of shape {tuple(originals.shape)}, as it got; "
-            f"it returned {tuple(candidates.shape)}."
-        )
     found = candidates.detach().to(originals)
     found = torch.where(found.isnan(), originals, found).clamp(0, 1)
     return found if epsilon is None else _inside(found, originals, epsilon, norm)
@@ -423,7 +418,7 @@ class Attack(ABC):
         before = batch.broken(batch.logits)
         found = batch.images.clone()
         if not bool(before.all()):
-            found[~before] = self._search(batch[~before], persist=False).to(found)
+            found[~before] = self._candidates(batch[~before], persist=False).to(found)
         return rescored(
             model,
             batch.images,
@@ -451,8 +446,17 @@ class Attack(ABC):
         check_other(batch.targets, batch.labels)
         if not len(batch):
             return batch.images
-        found = self._search(batch, persist=True)
+        found = self._candidates(batch, persist=True)
         return confined(found, batch.images, norm=self.norm, epsilon=self.epsilon)
+
+    def _candidates(self, batch: Batch, *, persist: bool) -> Tensor:
+        found = self._search(batch, persist=persist)
+        if found.shape != batch.images.shape:
+            raise ValueError(
+                f"an attack must return images of shape {tuple(batch.images.shape)}, as it got; it returned "
+                f"{tuple(found.shape)}."
+            )
+        return found
 
     @abstractmethod
     def _search(self, batch: Batch, *, persist: bool) -> Tensor:
@@ -497,6 +501,11 @@ def check_images(images: Any) -> None:
     if not isinstance(images, Tensor) or not images.is_floating_point():
         got = str(images.dtype) if isinstance(images, Tensor) else type(images).__name__
         raise TypeError(f"`images` must be a tensor of floating point numbers; got {got}.")
+    if images.dtype in (torch.float16, torch.bfloat16):
+        raise TypeError(
+            f"`images` must be float32 or float64, because small steps vanish in {images.dtype}. Give images.float(): "
+            "a Classifier casts them, and of another model give lambda images: model(images.to(dtype))."
+        )
     if images.ndim < 2 or images[:1].numel() == 0 < len(images):
         raise ValueError(f"`images` must be of shape (B, ...); got {tuple(images.shape)}.")
     if not len(images):

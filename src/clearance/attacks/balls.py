@@ -49,6 +49,29 @@ def norm_of(delta: Tensor, norm: float) -> Tensor:
     return unit * (size / unit.unsqueeze(1)).square().sum(dim=1).sqrt()
 
 
+STEEP = 10.0
+"""Times an image's largest finite slope: what an infinite one counts, so that the other pixels are moved too."""
+
+
+def finite_slopes(gradient: Tensor) -> Tensor:
+    """The gradient, (B, ...), with numbers in place of what is none.
+
+    A slope that is not a number is 0. An infinite one, as of a square root at a black pixel, is `STEEP` times the
+    largest finite one of its image, or 1 where there is none.
+
+    >>> finite_slopes(torch.tensor([[-math.inf, 2.0, math.nan], [1.0, 0.5, 0.0]]))
+    tensor([[-20.0000,   2.0000,   0.0000],
+            [  1.0000,   0.5000,   0.0000]])
+    """
+    finite = gradient.isfinite()
+    if bool(finite.all()):
+        return gradient
+    known = torch.where(finite, gradient, 0)
+    peak = known.flatten(1).abs().amax(dim=1).view(-1, *[1] * (gradient.ndim - 1))
+    steep = torch.where(peak > 0, STEEP * peak, 1).clamp(max=torch.finfo(gradient.dtype).max)
+    return torch.where(gradient.isinf(), gradient.sign() * steep, known)
+
+
 def of_all_pixels(images: Tensor, norm: float) -> float:
     """The norm of an image whose every pixel is 1: in [0, 1] no two images are farther apart.
 
@@ -185,7 +208,7 @@ def steepest(gradient: Tensor, norm: float, room: Tensor | None = None) -> Tenso
     >>> steepest(torch.tensor([[3.0, -4.0, 0.0]]), 1)
     tensor([[ 0., -1.,  0.]])
     """
-    gradient = torch.nan_to_num(gradient, nan=0.0)
+    gradient = finite_slopes(gradient)
     if norm == math.inf:
         return gradient.sign()
     flat = at_least_float32(gradient).flatten(1)
@@ -215,7 +238,7 @@ def linear_optimum(gradient: Tensor, images: Tensor, epsilon: float | Tensor, no
     >>> linear_optimum(gradient, images, 0.5, 1)
     tensor([[0.1000, 0.4000]])
     """
-    gradient = torch.nan_to_num(gradient, nan=0.0)
+    gradient = finite_slopes(gradient)
     radius = one_an_image(epsilon, images)
     room = room_along(gradient, images)
     if norm == math.inf:

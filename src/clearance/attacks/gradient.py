@@ -12,6 +12,7 @@ from clearance._precision import at_least_float32
 from clearance.attacks.attack import Attack, Batch, chunk_count, logits_of
 from clearance.attacks.balls import (
     chosen,
+    finite_slopes,
     linear_optimum,
     one_an_image,
     projected,
@@ -512,7 +513,7 @@ def _checkpoints(steps: int, norm: float) -> frozenset[int]:
 
 def _sparse(gradient: Tensor, share: Tensor) -> Tensor:
     """The signs of the largest entries, a share of each image's pixels, in units that make the norm 1 of it 1."""
-    size = torch.nan_to_num(gradient, nan=0.0).flatten(1).abs()
+    size = finite_slopes(gradient).flatten(1).abs()
     most = (share * size.shape[1]).long().clamp(min=1, max=size.shape[1])
     floor = size.sort(dim=1, descending=True).values.gather(1, (most - 1).unsqueeze(1))
     large = (size >= floor) & (size > 0)

@@ -13,7 +13,7 @@ from clearance._checks import check_count, check_non_negative
 from clearance._first_order import dual_norm, first_order_distance
 from clearance._precision import at_least_float32
 from clearance.attacks.attack import CHUNK, Attacked, Batch, Model, gradients_of, logits_of, rescored
-from clearance.attacks.balls import as_norm, chosen, norm_of, projected
+from clearance.attacks.balls import as_norm, chosen, finite_slopes, norm_of, projected
 
 FARTHER = (1.0005, 1.002, 1.01, 1.02)
 """By how much a candidate on the very boundary is moved out, as factors of its distance, one after the other."""
@@ -237,11 +237,7 @@ def _rival_slope(batch: Batch, points: Tensor, rival: Tensor) -> tuple[Tensor, T
         return high - low
 
     logits, gradients = gradients_of(batch.model, points, gap, chunk=batch.chunk)
-    return _finite(gap(logits, slice(None)).to(points.dtype)), _finite(gradients)
-
-
-def _finite(numbers: Tensor) -> Tensor:
-    return numbers.nan_to_num(0.0, 0.0, 0.0)
+    return gap(logits, slice(None)).to(points.dtype).nan_to_num(0.0, 0.0, 0.0), finite_slopes(gradients)
 
 
 GRAIN = 1e-6  # in pixel units: the step away from a tie
@@ -435,7 +431,7 @@ class MinimumNorm(DistanceAttack):
             smaller = torch.minimum(radius * (1 - change), least)
             radius = torch.where(wrong, smaller, radius * (1 + change))
             stride = _annealing(STRIDE, number / rounds) * norm_of(best, 2)
-            moved = delta + _along(gradient.nan_to_num(0.0, 0.0, 0.0), stride)
+            moved = delta + _along(finite_slopes(gradient), stride)
             delta = projected(moved, batch.images, radius, self.norm)
         return best
 

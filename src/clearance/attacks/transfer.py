@@ -59,7 +59,7 @@ NAMES = ("round", "floor", "ceil", "trunc", "fix", "sign", "sgn")
 
 def _of_both(names: Sequence[str]) -> frozenset[Any]:
     """The functions of torch and of tensors by these names, if they exist."""
-    found = (getattr(room, name, None) for room in (torch, Tensor) for name in names)
+    found = (getattr(room, name, None) for room in (torch, torch.special, Tensor) for name in names)
     return frozenset(function for function in found if function is not None)
 
 
@@ -237,7 +237,7 @@ def _way(model: Model, images: Tensor) -> _Way:
             return _Way(casts=False, stops=False, steps=False)
     finally:
         with torch.no_grad():
-            model(images[:1].detach())  # what the model keeps of its last images then has no graph
+            model(images[:1].detach().clone())  # what the model keeps of its last images then has no graph
 
 
 def _slope(model: Model, images: Tensor, *, casts: bool, stops: bool) -> tuple[_Passing, Tensor] | None:
@@ -245,7 +245,7 @@ def _slope(model: Model, images: Tensor, *, casts: bool, stops: bool) -> tuple[_
     leaf = images[:1].detach().clone().requires_grad_()
     try:
         with _Passing(casts=casts, stops=stops) as mode:
-            answer = model(leaf)
+            answer = model(leaf.clone())  # which the model may change in place
         weights = torch.linspace(1, 2, answer.numel(), dtype=answer.dtype, device=answer.device).view_as(
             answer
         )

@@ -24,7 +24,10 @@ def covariance_spectrum(features: Tensor) -> Tensor:
     count, width = centred.shape
     scatter = centred.T @ centred if count >= width else centred @ centred.T
     values = torch.linalg.eigvalsh(scatter).flip(0).clamp(min=0) / count
-    own = float(features.abs().max()) * torch.finfo(features.dtype).eps
+    largest = features.abs().amax(dim=0).double()
+    varies = features.amax(dim=0) > features.amin(dim=0)  # a constant rounds nothing but its mean
+    own = float((largest * varies).max()) * torch.finfo(features.dtype).eps
+    own = max(own, float(largest.norm()) * 2 * torch.finfo(torch.float64).eps)
     solver = float(values[0]) * len(values) * torch.finfo(torch.float64).eps
     return torch.where(values > max(own**2, solver), values, 0.0)
 

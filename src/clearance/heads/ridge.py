@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_non_negative, check_positive
+from clearance._precision import at_least_float32
 
 
 class LinearHead(NamedTuple):
@@ -93,7 +94,7 @@ def pair_head(
 
     Shapes:
         first and second (..., D), broadcast against each other; targets broadcast against (...). Returns
-        weight (..., D) and bias (...), in the dtype of the features.
+        weight (..., D) and bias (...), in the dtype of the features, at least float32.
 
     Raises:
         ValueError: If `penalty` is below 0.
@@ -105,6 +106,7 @@ def pair_head(
     (tensor([1., 0.]), tensor(-2.))
     """
     check_non_negative("penalty", penalty)
+    first, second = at_least_float32(first), at_least_float32(second)
     difference = first - second
     squared = difference.square().sum(dim=-1)
     dtype, device = difference.dtype, difference.device

@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 from torch import Tensor
 
 from clearance._precision import at_least_float32
@@ -28,7 +29,9 @@ def feature_unit(features: Tensor) -> Tensor:
     128.0
     """
     features = at_least_float32(features.detach())  # the square of 256 is infinite in float16
-    mean_square = features.square().mean()
-    if not mean_square.isfinite():
-        mean_square = features[features.isfinite()].square().mean()
-    return mean_square.sqrt() * math.sqrt(features.shape[-1] / _REFERENCE_WIDTH)
+    rms = features.square().mean().sqrt()
+    if not 0 < float(rms) < math.inf:  # not finite, or squares that overflow or vanish
+        finite = features[features.isfinite()]
+        peak = finite.abs().amax() if finite.numel() else finite.new_tensor(1)
+        rms = peak * (finite / torch.where(peak > 0, peak, 1)).square().mean().sqrt()
+    return rms * math.sqrt(features.shape[-1] / _REFERENCE_WIDTH)

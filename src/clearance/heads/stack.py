@@ -107,7 +107,7 @@ class HeadStack:
 
     def __getitem__(self, k: int) -> nn.Module:
         """Head k as an ordinary module with frozen parameters."""
-        head = copy.deepcopy(self.architecture)
+        head = copy.deepcopy(self.architecture).to(next(iter(self.parameters.values())).dtype)
         with torch.no_grad():
             for name, value in head.named_parameters():
                 value.copy_(self.parameters[name][k])

@@ -11,7 +11,14 @@ from torch.func import functional_call, grad, vmap
 from clearance._checks import check_count, check_fraction, check_non_negative, check_positive
 from clearance._precision import at_least_float32
 from clearance.heads.gaussian_mixture import GaussianMixture
-from clearance.heads.stack import HeadStack, WeightAndBias, apply_linear, linear_layers, weights_and_biases
+from clearance.heads.stack import (
+    HeadStack,
+    WeightAndBias,
+    apply_linear,
+    first_linear_weight,
+    linear_layers,
+    weights_and_biases,
+)
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
 LayerNames = list[tuple[str, str | None]]
@@ -176,6 +183,14 @@ def _join(chunks: list[TrainedHeads]) -> TrainedHeads:
 
 def _check_shapes(stack: HeadStack, features: Tensor, labels: Tensor, rows: Tensor | None) -> None:
     K = len(stack)
+    first = first_linear_weight(stack.architecture)
+    if first is not None and stack.parameters[first].shape[-1] != features.shape[-1]:
+        raise ValueError(
+            f"`features` must have {stack.parameters[first].shape[-1]} columns, as the heads have inputs; got "
+            f"{features.shape[-1]}."
+        )
+    if labels.dtype != torch.int64:
+        raise ValueError(f"`labels` must be whole numbers of type int64; got {labels.dtype}.")
     if rows is not None:
         fits = features.ndim == 2 and labels.shape == features.shape[:1]
         if not fits or rows.ndim != 2 or len(rows) != K or rows.shape[1] == 0:

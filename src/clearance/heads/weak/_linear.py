@@ -29,15 +29,20 @@ def linear_names(architecture: nn.Module, kind: str) -> tuple[str, str]:
 
 def check_batches(features: Tensor, labels: Tensor, classes: int) -> None:
     """Raise ValueError unless features are (K, n, D) and labels (K, n), of `classes` classes."""
-    if features.ndim != 3 or labels.shape != features.shape[:2]:
-        raise ValueError(
-            f"`features` must be (K, n, D) and `labels` (K, n); got {tuple(features.shape)} and "
-            f"{tuple(labels.shape)}."
-        )
+    check_batch_shapes(features, labels)
     if bool(((labels < 0) | (labels >= classes)).any()):
         raise ValueError(
             f"`labels` must lie in 0 .. {classes - 1}, because the head has {classes} outputs; got "
             f"{int(labels.min())} .. {int(labels.max())}."
+        )
+
+
+def check_batch_shapes(features: Tensor, labels: Tensor) -> None:
+    """Raise ValueError unless features are (K, n, D) and labels (K, n)."""
+    if features.ndim != 3 or labels.shape != features.shape[:2]:
+        raise ValueError(
+            f"`features` must be (K, n, D) and `labels` (K, n); got {tuple(features.shape)} and "
+            f"{tuple(labels.shape)}."
         )
 
 

@@ -12,7 +12,7 @@ from clearance.heads.scale import feature_unit
 from clearance.heads.train import TrainedHeads
 from clearance.heads.weak._linear import check_batches, linear_names, solved_heads
 
-_MISSING = -30.0  # log prior of a class that a batch lacks: never predicted, and still a finite logit
+_MISSING = -1e4  # log prior of a class that a batch lacks: never predicted, and still a finite logit
 
 
 @dataclass(frozen=True)

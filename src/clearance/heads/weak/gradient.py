@@ -9,6 +9,7 @@ from clearance._checks import check_positive
 from clearance.heads.scale import feature_unit
 from clearance.heads.stack import HeadStack, first_linear_weight
 from clearance.heads.train import HeadTraining, SampleLoss, TrainedHeads, train_heads
+from clearance.heads.weak._linear import check_batch_shapes
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,11 @@ class GradientHeads:
             labels: (K, n).
             generator: Draws the initial weights.
             least_unit: The smallest divisor of the features, 0-dim.
+
+        Raises:
+            ValueError: If shapes do not fit.
         """
+        check_batch_shapes(features, labels)
         stack = HeadStack.initialised(architecture, len(features), generator, self.init_std)
         return train_on_unit_scale(
             stack, features, labels, self.training, loss=self.loss, generator=generator, least_unit=least_unit
