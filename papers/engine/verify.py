@@ -393,6 +393,8 @@ def _run_rows(folder: Path) -> list[Tree]:
 def _cell(row: Tree | None) -> str:
     if row is None:
         return "not run"
+    if row["verdict"] == "not comparable":
+        return f"ordering here: **{row['ordering']}**"
     scaled = ", scaled" if row.get("scaled") else ""
     return f"**{row['verdict']}**{scaled}" + (
         f"; ordering here: **{row['ordering']}**" if row["ordering"] else ""
