@@ -36,7 +36,7 @@ from clearance.research import (
     RunPlan,
     Scalar,
     check_non_negative,
-    draw_at_most,
+    draw_samples,
     marker,
     plans_of,
     report_of,
@@ -100,6 +100,11 @@ def plane_numbers(model: Classifier, images: ImageSet, split: str) -> list[Measu
     ]  # fmt: skip
 
 
+def _at_most(data: ImageSet, count: int) -> ImageSet:
+    """Class-balanced images, always the same ones; all if there are not more."""
+    return data if len(data) <= count else draw_samples(data, count, seed=0)
+
+
 def panel(model: Classifier, train: ImageSet) -> list[Exhibit]:
     """What a panel shows: points of training images, and the middle of every class.
 
@@ -107,7 +112,7 @@ def panel(model: Classifier, train: ImageSet) -> list[Exhibit]:
         model: Of two features.
         train: The training images; means are over all of them, points are a class-balanced part.
     """
-    shown = draw_at_most(train, POINTS)
+    shown = _at_most(train, POINTS)
     points, everything = extract_features(model, shown), extract_features(model, train)
     present = [k for k in range(train.class_count) if bool((train.labels == k).any())]
     means = torch.stack([everything[train.labels == k].mean(dim=0) for k in present])
@@ -562,7 +567,7 @@ def _measured(plan: RunPlan, found: RunFindings, data: RunData, runs: Path) -> R
     if found.note is None or found.note.outcome not in (Outcome.FINISHED, Outcome.COLLAPSED):
         return found
     model = load_model(runs / plan.folder)
-    train = draw_at_most(data.train, ROUNDNESS_IMAGES)
+    train = _at_most(data.train, ROUNDNESS_IMAGES)
     numbers = [*plane_numbers(model, train, "train"), *plane_numbers(model, data.test, "test")]
     records = tuple(Record(data.train.name, plan.method, plan.seed, number) for number in numbers)
     exhibits: list[Exhibit] = []

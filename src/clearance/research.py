@@ -15,7 +15,7 @@ setting in their context),
 
 *Searching settings*: `search_settings`, `Trial`, `best_trial`, `at_edge`, `FACTORS`.
 
-*Parts of a run*: `build_loss`, `AuditPlan`, `training_findings`, `fixed_images`, `draw_at_most`,
+*Parts of a run*: `build_loss`, `AuditPlan`, `training_findings`, `fixed_images`, `draw_samples`,
 `draw_classes`, `open_folder` (a folder of pictures), `change_sheet`, `feature_unit`, `pair_head` (the head of two
 classes in closed form), `calibrated_temperature` (that makes a network equally sure), `evaluating`,
 `with_channels_last`, `one_thread`, `Processes` (an engine on this machine), `on_processes` (an engine,
@@ -61,7 +61,7 @@ from clearance.cli._options import check_engine_options, chosen_engine
 from clearance.cli._options import places as engine_in_words
 from clearance.cli._progress import listening
 from clearance.data.folder import open_folder
-from clearance.data.subsets import draw_at_most, draw_classes
+from clearance.data.subsets import draw_classes, draw_samples
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.build import RunData, build_data, build_loss
 from clearance.experiments.engines import Processes, on_processes, one_thread
@@ -158,9 +158,9 @@ __all__ = [
     "decode",
     "derived_seed",
     "describe",
-    "draw_at_most",
     "draw_classes",
     "draw_legend",
+    "draw_samples",
     "encode",
     "engine_in_words",
     "evaluating",

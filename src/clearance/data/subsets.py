@@ -46,20 +46,6 @@ def draw_samples(data: ImageSet, count: int, seed: int, *, balanced: bool = True
     return data.subset(draw_quota(labels, quota, stream).nonzero().flatten())
 
 
-def draw_at_most(data: ImageSet, count: int) -> ImageSet:
-    """`count` class-balanced images, always the same ones; all images if there are not more.
-
-    Args:
-        data: The images.
-        count: At least 2.
-
-    >>> from clearance.data import gaussian_images
-    >>> len(draw_at_most(gaussian_images(per_class=40), 100)), len(draw_at_most(gaussian_images(per_class=40), 1000))
-    (100, 120)
-    """
-    return data if len(data) <= count else draw_samples(data, count, seed=0)
-
-
 def draw_classes(class_count: int, left_out: int, seed: int) -> tuple[int, ...]:
     """Classes to leave out, drawn without replacement, in ascending order.
 
