@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -99,15 +100,25 @@ def write_together(files: Iterable[tuple[Path, Iterable[bytes]]], *, instead_of:
         sync_directory(folder)
 
 
-def remove_leftovers(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Delete what was being written for files of these names, or of any, by processes that were killed."""
+def remove_leftovers(folder: Path, names: Iterable[str] | None = None, seconds: float = 0) -> None:
+    """Delete what was being written for files of these names, or of any, by processes that were killed.
+
+    Only what was not written to for so many seconds: whether a process of another machine is alive cannot be seen.
+    """
     starts = None if names is None else {_short(name) for name in names}
     for left in list(folder.glob(".*.tmp")):
         start, _, number = left.name[1 : -len(".tmp")].rpartition(".")
         if not (number.isascii() and number.isdigit()) or (starts is not None and start not in starts):
             continue
-        if not _is_alive(int(number)):
+        if not _is_alive(int(number)) and _age(left) >= seconds:
             left.unlink(missing_ok=True)
+
+
+def _age(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:  # deleted meanwhile
+        return 0
 
 
 def _is_alive(process: int) -> bool:

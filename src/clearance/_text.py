@@ -13,6 +13,15 @@ _JOINERS = "\u200c\u200d"  # within words of Persian and Hindi, and within emoji
 _BLANK = "\u115f\u1160\u2800\u3164\uffa0"  # letters without ink
 
 
+def as_text(name: object) -> str:
+    """A name as text, also if it is kept as bytes.
+
+    >>> as_text(b"cat"), as_text(3)
+    ('cat', '3')
+    """
+    return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name)
+
+
 def visible(text: str) -> str:
     r"""`text` with an escape for each letter that cannot be seen; quoted if nothing of it can be seen.
 

@@ -94,7 +94,10 @@ def test_classes_of_a_dataset_are_kept():
         ({1: "bee", 0: "ape"}, ("ape", "bee")),
         (2, ("0", "1")),
         ({"bee", "ape"}, ("0", "1")),  # has no order
-        ({"ape": 0, "bee": 1}, ("0", "1")),
+        ({"bee": 1, "ape": 0}, ("ape", "bee")),
+        ({"ape": 5, "bee": 7}, ("0", "1")),
+        ([b"ape", b"bee"], ("ape", "bee")),
+        (dict.fromkeys(("ape", "bee")).keys(), ("ape", "bee")),
     ],
 )
 def test_other_forms_of_classes(classes, expected):

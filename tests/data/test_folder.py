@@ -230,7 +230,7 @@ def test_names_of_classes_are_checked_before_pictures_are_decoded(pets, monkeypa
         opened(pets)
 
 
-def test_what_a_killed_process_left_is_deleted(pets):
+def test_what_a_killed_process_left_long_ago_is_deleted(pets):
     first = opened(pets)
     (kept,) = (pets.parent / "cache").glob("*.pixels")
     ended = subprocess.run(
@@ -238,6 +238,7 @@ def test_what_a_killed_process_left_is_deleted(pets):
     )
     left = kept.with_name(f".{kept.name}.{int(ended.stdout)}.tmp")
     kept.rename(left)
+    os.utime(left, (0, 0))
     assert opened(pets).digest() == first.digest()
     assert not left.exists()
 

@@ -53,11 +53,26 @@ def test_every_form_gives_the_images_that_it_names(tmp_path, name, held_out):
     [
         *(
             (name, True)
-            for name in ("test_idx.npy", "val.npy", "held_out.npy", "holdout.npy", "TestIndices.npy")
+            for name in (
+                "test_idx.npy",
+                "val.npy",
+                "held_out.npy",
+                "holdout.npy",
+                "TestIndices.npy",
+                "valset.npy",
+                "xtest.npy",
+                "dev-set.npy",
+            )
         ),
         *(
             (name, False)
-            for name in ("train_test_split.npy", "trainset_no_test.npy", "latest.npy", "values.npy")
+            for name in (
+                "train_test_split.npy",
+                "trainset_no_test.npy",
+                "latest.npy",
+                "values.npy",
+                "held_in.npy",
+            )
         ),
     ],
 )
@@ -79,6 +94,10 @@ def test_images_without_files_keep_the_numbers_that_they_had_before_the_split(tm
         lines = "\n".join(f"{row},{'AB'[row % 2]}" for row in order)
         (tmp_path / "meta.csv").write_text(f"number,site\n{lines}")
         assert read_slices(tmp_path / "meta.csv", test).columns == found.columns
+    others = "\n".join(f"{row},A" for row in TRAIN[: len(TEST)])
+    (tmp_path / "meta.csv").write_text(f"number,site\n{others}")
+    with pytest.raises(ValueError, match="must have the names of the images"):
+        read_slices(tmp_path / "meta.csv", test)
 
 
 @pytest.fixture(scope="module")

@@ -327,3 +327,12 @@ def test_settings_out_of_range_are_refused(settings):
     (name,) = settings
     with pytest.raises(ValueError, match=f"`{name}` must .*; got "):
         HeadTraining(**settings)
+
+
+def test_heads_that_end_in_a_1x1_convolution_are_trained():
+    head = nn.Sequential(
+        nn.Unflatten(1, (4, 2, 2)), nn.Conv2d(4, 3, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    )
+    stack = HeadStack.initialised(head, 2, torch.Generator().manual_seed(0))
+    trained = train_heads(stack, torch.rand(8, 16), torch.arange(8) % 3, HeadTraining(steps=2))
+    assert trained.stack(torch.rand(8, 16)).shape == (2, 8, 3)

@@ -234,14 +234,19 @@ def test_images_that_are_no_tensor_are_refused(images, call, make):
         call(small())(make(images))
 
 
-@pytest.mark.parametrize("call", [lambda model: model, lambda model: model.outputs], ids=["call", "outputs"])
-def test_one_image_without_its_batch_is_refused(images, call):
+def test_one_image_without_its_batch_is_refused(images):
+    model = Classifier(nn.Flatten(), nn.Linear(48, 2), mean=(0.4, 0.5, 0.6))
     with pytest.raises(
-        ValueError, match=r"must have shape \(B, C, H, W\); got \(3, 4, 4\)\. One image: images\[None\]"
+        ValueError, match=r"3 channels on axis 1, .*; got shape \(3, 4, 4\)\. One image: images\[None\]"
     ):
-        call(small())(images[0])
-    with pytest.raises(ValueError, match=r"must have shape \(B, C, H, W\); got \(3,\)\.$"):
-        call(small())(images[0, :, 0, 0])
+        model(images[0])
+    with pytest.raises(ValueError, match=r"must have shape \(B, C, H, W\); got \(3,\)"):
+        model(images[0, :, 0, 0])
+
+
+def test_signals_and_films_are_classified_too():
+    for shape in ((5, 3, 8), (5, 3, 4, 8, 8)):
+        assert Classifier(nn.Flatten(), nn.LazyLinear(2))(torch.rand(shape)).shape == (5, 2)
 
 
 @pytest.mark.parametrize("call", [lambda model: model, lambda model: model.outputs], ids=["call", "outputs"])

@@ -195,7 +195,5 @@ def test_a_damaged_manifest_is_one_error(tmp_path, content):
 
 
 def test_a_folder_is_given_as_a_path(tmp_path):
-    with pytest.raises(
-        ValueError, match=rf"must be a folder, or .*; got file://.*Give the folder's path, {tmp_path}"
-    ):
+    with pytest.raises(ValueError, match=rf"must be given by its path; got file://.*Give {tmp_path}\."):
         RemoteRuns(f"file://{tmp_path}").check()

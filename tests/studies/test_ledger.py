@@ -146,7 +146,7 @@ def test_a_verdict_of_an_experiment_smaller_than_the_papers_says_so(tmp_path):
     assert text.count("**, scaled") == len(scaled)
     claims = paper_claims("tanay_2018")
     assert claims.scaled_in("svm", "mnist") == ""  # as in the article
-    assert claims.scaled_in("lenet", "mnist").startswith("LeNet: 25 epochs in place of 50")
+    assert claims.scaled_in("lenet", "mnist").startswith("LeNet: the first 5,000 images of each class")
 
 
 def test_one_cut_is_no_table(cut_records):

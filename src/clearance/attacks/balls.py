@@ -63,9 +63,10 @@ def finite_slopes(gradient: Tensor) -> Tensor:
     tensor([[-20.0000,   2.0000,   0.0000],
             [  1.0000,   0.5000,   0.0000]])
     """
-    finite = gradient.isfinite()
-    if bool(finite.all()):
+    low, high = gradient.aminmax()  # NaN where one is; faster than to look at each entry
+    if bool((low - high).isfinite()):
         return gradient
+    finite = gradient.isfinite()
     known = torch.where(finite, gradient, 0)
     peak = known.flatten(1).abs().amax(dim=1).view(-1, *[1] * (gradient.ndim - 1))
     steep = torch.where(peak > 0, STEEP * peak, 1).clamp(max=torch.finfo(gradient.dtype).max)
@@ -208,9 +209,9 @@ def steepest(gradient: Tensor, norm: float, room: Tensor | None = None) -> Tenso
     >>> steepest(torch.tensor([[3.0, -4.0, 0.0]]), 1)
     tensor([[ 0., -1.,  0.]])
     """
-    gradient = finite_slopes(gradient)
     if norm == math.inf:
-        return gradient.sign()
+        return torch.nan_to_num(gradient, nan=0.0).sign()
+    gradient = finite_slopes(gradient)
     flat = at_least_float32(gradient).flatten(1)
     # in units of the largest entry, so that squares neither vanish nor overflow
     peak = flat.abs().amax(dim=1, keepdim=True)

@@ -167,7 +167,9 @@ class SquareSearch(Attack):
         searched = batch.images.shape[1:]
         shape = searched if batch.images.ndim == 4 else (1, 1, searched.numel())
         images, streams = batch.images.reshape(-1, *shape), [*streams_of(batch.images, self.seed, "square")]
-        first = torch.stack([torch.rand(shape, generator=stream) for stream in streams]).to(images)
+        first = torch.stack(
+            [torch.rand(shape, generator=stream, dtype=torch.float32) for stream in streams]
+        ).to(images)
         best = self._kept_inside(self._start(images, first).to(images), images).clone()
         found, rows = batch.images.clone(), torch.arange(len(batch), device=images.device)
         least = torch.full_like(images[:, 0, 0, 0], -math.inf)
@@ -282,7 +284,9 @@ def _sign(uniform: Tensor) -> Tensor:
 
 def _uniform(streams: list[torch.Generator], count: int, width: int) -> Tensor:
     """Uniform numbers of each stream, (B, count, width)."""
-    return torch.stack([torch.rand(count, width, generator=stream) for stream in streams])
+    return torch.stack(
+        [torch.rand(count, width, generator=stream, dtype=torch.float32) for stream in streams]
+    )
 
 
 def _length(delta: Tensor) -> Tensor:

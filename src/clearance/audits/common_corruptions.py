@@ -45,7 +45,7 @@ class Corruption:
 
 
 def _noise(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:
-    return images + strength * torch.randn(images.shape, generator=stream)
+    return images + strength * torch.randn(images.shape, generator=stream, dtype=torch.float32)
 
 
 def _blur(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:
@@ -110,7 +110,7 @@ def _rotation(images: Tensor, strength: float, stream: torch.Generator) -> Tenso
 
 
 def _shift(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:
-    turn = 2 * math.pi * torch.rand(len(images), generator=stream)
+    turn = 2 * math.pi * torch.rand(len(images), generator=stream, dtype=torch.float32)
     pixels = strength * torch.tensor(images.shape[2:]).amin()
     step = 2 * pixels / torch.tensor(images.shape[2:]).flip(0)  # in units of the grid, in x and y
     still = torch.eye(2).expand(len(images), 2, 2)

@@ -163,7 +163,9 @@ def _in_the_plane(subject: Subject, *, whole: bool) -> Measurement:
     if whole:
         places = subject.test_features.double() @ principal_axes(subject.train_features, 2).T
         classes = (places[subject.test.labels == k] for k in range(subject.classes))
-        shares = torch.tensor([first_axis_share(covariance_spectrum(own)) for own in classes])
+        shares = torch.tensor(
+            [first_axis_share(covariance_spectrum(own)) for own in classes], dtype=torch.float64
+        )
     return mean_of(LowDimension.name, "plane_axis_share", shares, "fraction", "higher", {"class": "mean"})
 
 

@@ -390,7 +390,7 @@ def as_pixels(images: Tensor | NDArray[Any]) -> Tensor:
             "to have them last; use images.permute(0, 3, 1, 2), or construct ImageSet if this is intended."
         )
     if pixels.dtype == torch.uint8:
-        if pixels.numel() and int(pixels.max()) == 1:
+        if len(pixels) > 1 and int(pixels.max()) == 1:
             warnings.warn(
                 "images in uint8 must be from 0 to 255; got none above 1, which is nearly black. Convert images "
                 "that are 0 and 1 to floats.",

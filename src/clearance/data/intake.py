@@ -1,7 +1,7 @@
 """Other data as an ImageSet: tensors, Datasets, loaders, Hugging Face datasets, folders, archives."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike
@@ -15,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
+from clearance._text import as_text
 from clearance.data.folder import open_folder, open_pictures, picture_array
 from clearance.data.image_set import (
     UNLABELLED,
@@ -251,12 +252,16 @@ def _columns_of(data: Any) -> _Columns:
 
 
 def _words(names: Any) -> tuple[str, ...]:
-    """Names in a list, tuple or array, or by number in a dictionary; none of anything else, such as a number."""
-    if isinstance(names, Mapping) and set(names) == set(range(len(names))):
-        names = [names[number] for number in range(len(names))]
-    if not isinstance(names, list | tuple | np.ndarray):
+    """Names in their order, or by number in a dictionary; none of what has no order, such as a number or a set."""
+    if isinstance(names, Mapping):
+        numbers = set(range(len(names)))
+        if set(names) == numbers:
+            names = [names[number] for number in range(len(names))]
+        elif set(names.values()) == numbers:
+            names = sorted(names, key=lambda name: names[name])
+    if isinstance(names, str | bytes | set | frozenset | Mapping | Tensor) or not isinstance(names, Iterable):
         return ()
-    return tuple(str(name) for name in names)
+    return tuple(map(as_text, names))
 
 
 def _pair_of(item: Any, columns: _Columns, place: int) -> tuple[Any, Any]:
@@ -376,7 +381,8 @@ def _one(image: Any, how: Preprocessing, place: int, *, keep_grey: bool) -> NDAr
         if image.ndim == 3 and image.shape[2] not in (1, 3):
             raise ValueError(
                 f"images of uint8 in arrays must be (H, W) or (H, W, C) with 1 or 3 channels; got shape {image.shape} "
-                f"at index {place}; use image.transpose(1, 2, 0) if the channels are first."
+                f"at index {place}; use image.transpose(1, 2, 0) if the channels are first, and leave out a channel of "
+                "transparency."
             )
         return transformed(Image.fromarray(image.squeeze(2) if image.shape[2:] == (1,) else image), how)
     pixels = as_pixels(image[None])

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from clearance._text import as_text
 from clearance.data.image_set import ImageSet, as_labels, as_pixels, labelled
 
 _NAMES = {"images": ("images", "x"), "labels": ("labels", "y")}
@@ -44,7 +45,7 @@ def read_npz(path: str | PathLike[str], *, like: ImageSet | None = None) -> Imag
     path = Path(path)
     arrays = _arrays(path)
     images, labels = (_named(arrays, kind, path) for kind in _NAMES)
-    classes = tuple(map(_text, arrays["classes"].ravel().tolist())) if "classes" in arrays else ()
+    classes = tuple(map(as_text, arrays["classes"].ravel())) if "classes" in arrays else ()
     with _naming(path):
         return labelled(as_pixels(images), as_labels(labels), classes, path.stem, like)
 
@@ -136,7 +137,3 @@ def _named(arrays: dict[str, NDArray[Any]], kind: str, path: Path) -> NDArray[An
         f"{path} must hold an array {' or '.join(map(repr, _NAMES[kind]))}; "
         f"got {', '.join(map(repr, sorted(arrays))) or 'none of the known names'}; use these names in numpy.savez."
     )
-
-
-def _text(name: Any) -> str:
-    return name.decode("utf-8") if isinstance(name, bytes) else str(name)

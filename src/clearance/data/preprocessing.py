@@ -256,7 +256,9 @@ def _composed(source: Any) -> Preprocessing | None:
         return None
     resize, crop, norm = (parts.get(name) for name in ("Resize", "CenterCrop", "Normalize"))
     resized, kept = _side(_get(resize, "size")), _side(_get(crop, "size"))
-    mean, std = _get(norm, "mean"), _get(norm, "std")
+    mean, std = (
+        (one,) if isinstance(one, int | float) else one for one in (_get(norm, "mean"), _get(norm, "std"))
+    )
     squash = _is_squashed(_get(resize, "size"))
     return _made(mean, std, kept or resized, resized, _get(resize, "interpolation"), squash)
 
@@ -322,7 +324,7 @@ def _numbers(values: Any) -> bool:
     """Whether this is a tuple, list, array or tensor that is not empty."""
     if isinstance(values, str | Mapping) or not hasattr(values, "__len__") or isinstance(values, type):
         return False
-    return len(values) > 0
+    return getattr(values, "ndim", 1) > 0 and len(values) > 0
 
 
 def _short(values: Sequence[float]) -> str:

@@ -144,7 +144,7 @@ def rows_by_name(
     file: Path, names: Sequence[str], data: ImageSet, header: str | None = None
 ) -> list[int | None]:
     """Which image each line is about; None where it is about none of these. `header` is above the names."""
-    if data.files is None and len(names) == len(data) and not _are(names, data.numbers):
+    if data.files is None and len(names) == len(data) and not _by_number(names, data.numbers):
         return _in_order(file, names)
     if data.files is None and data.numbers is None:
         raise ValueError(
@@ -161,6 +161,8 @@ def rows_by_name(
     for name, place in known.items():
         last = PurePosixPath(name).name
         short[last] = None if last in short else place
+    if data.files is None:
+        names = [str(int(name)) if name.strip().isdecimal() else name for name in names]
     found = [_place(name.strip().replace("\\", "/"), known, short) for name in names]
     kept = [place for place in found if place is not None]
     if not kept:
@@ -176,9 +178,12 @@ def rows_by_name(
     return found
 
 
-def _are(names: Sequence[str], numbers: Sequence[int] | None) -> bool:
-    """Whether a column has the numbers of a divided set's images, in any order."""
-    return numbers is not None and sorted(map(str, numbers)) == sorted(name.strip() for name in names)
+def _by_number(names: Sequence[str], numbers: Sequence[int] | None) -> bool:
+    """Whether a column has numbers of a set that was divided, and not just those of the lines."""
+    plain = [name.strip() for name in names]
+    if numbers is None or not all(name.isascii() and name.isdecimal() for name in plain):
+        return False
+    return sorted(map(int, plain)) != list(range(len(names)))
 
 
 def _in_order(file: Path, names: Sequence[str]) -> list[int | None]:

@@ -17,12 +17,9 @@ from clearance.data.slices import read_table, rows_by_name
 
 TRAINING = ("train", "training")
 HELD_OUT = ("test", "testing", "val", "valid", "validation", "eval", "dev")  # the first that is there
-_OF_HELD_OUT = (
-    "test",
-    "valid",
-    "held",
-    "hold",
-)  # as a file's name may begin: testidx, validset, held_out, holdout
+_NAMED_HELD_OUT = re.compile(
+    r"(?<![a-z])(x?test|testing|val|valid|validation|eval|dev)(_?(set|idx|ids|index|indices))?(?![a-z])|held_?out|hold_?out"
+)
 COLUMNS = ("split", "set", "subset", "part", "partition")
 _SHOWN = 5  # in a message
 
@@ -125,9 +122,8 @@ def _of_list(file: Path, rows: Any, data: ImageSet) -> tuple[Any, Any]:
         numbers = np.flatnonzero(numbers)
     if numbers.dtype.kind in "iu":
         chosen[numbers[(numbers >= 0) & (numbers < len(data))]] = True
-    words = re.split(r"[^a-z]+", file.stem.lower())
-    held_out = any(word in HELD_OUT or word.startswith(_OF_HELD_OUT) for word in words)
-    held_out = held_out and not any(word.startswith(TRAINING[0]) for word in words)
+    name = file.stem.lower().replace("-", "_")
+    held_out = _NAMED_HELD_OUT.search(name) and not re.search(rf"(?<![a-z]){TRAINING[0]}", name)
     others = np.flatnonzero(~chosen)
     return (others, numbers) if held_out else (numbers, others)
 

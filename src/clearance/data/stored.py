@@ -33,6 +33,9 @@ from clearance.data.image_set import (
 IN_MEMORY = 2**30
 
 
+_DAY = 86_400  # seconds; decoding may take hours, on another machine that shares the folder
+
+
 @dataclass(frozen=True)
 class PixelStore:
     """Images of one shape in a plain file, one after the other; bytes are divided by 255 when they are read.
@@ -232,7 +235,7 @@ def write_pixels(path: Path, images: Iterable[NDArray[Any]]) -> PixelStore:
     Raises:
         ValueError: If there is no image, or two differ in shape or type.
     """
-    remove_leftovers(path.parent, [path.name])
+    remove_leftovers(path.parent, [path.name], _DAY)
     temporary = temporary_of(path)
     first: NDArray[Any] | None = None
     count = 0

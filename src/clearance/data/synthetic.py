@@ -73,7 +73,7 @@ class GaussianClasses:
         check_count("per_class", per_class)
         labels = torch.arange(self.class_count).repeat_interleave(per_class)
         stream = generator(seed, "data", "gaussian")
-        drawn = torch.randn(len(labels), math.prod(self.shape), generator=stream)
+        drawn = torch.randn(len(labels), math.prod(self.shape), generator=stream, dtype=torch.float32)
         return self.means().float().flatten(1)[labels] + self.noise * drawn, labels
 
     def images(self, per_class: int, seed: int) -> ImageSet:

@@ -107,7 +107,9 @@ class HeadStack:
 
     def __getitem__(self, k: int) -> nn.Module:
         """Head k as an ordinary module with frozen parameters."""
-        head = copy.deepcopy(self.architecture).to(next(iter(self.parameters.values())).dtype)
+        head = copy.deepcopy(self.architecture)
+        if next(iter(self.parameters.values())).dtype == torch.float64:  # nothing is lost
+            head = head.double()
         with torch.no_grad():
             for name, value in head.named_parameters():
                 value.copy_(self.parameters[name][k])

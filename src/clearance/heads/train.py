@@ -184,9 +184,11 @@ def _join(chunks: list[TrainedHeads]) -> TrainedHeads:
 def _check_shapes(stack: HeadStack, features: Tensor, labels: Tensor, rows: Tensor | None) -> None:
     K = len(stack)
     first = first_linear_weight(stack.architecture)
-    if first is not None and stack.parameters[first].shape[-1] != features.shape[-1]:
+    weight = None if first is None else stack.parameters[first]
+    # of a convolution the last axis is no input
+    if weight is not None and weight.ndim == 3 and weight.shape[-1] != features.shape[-1]:
         raise ValueError(
-            f"`features` must have {stack.parameters[first].shape[-1]} columns, as the heads have inputs; got "
+            f"`features` must have {weight.shape[-1]} columns, as the heads have inputs; got "
             f"{features.shape[-1]}."
         )
     if labels.dtype != torch.int64:

@@ -118,7 +118,8 @@ class Answers(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Ask, and bring the answer into the form of logits."""
         answer = self.call(images)
-        if isinstance(answer, list) and all(isinstance(one, Tensor) and one.ndim == 1 for one in answer):
+        rows = isinstance(answer, list) and len(answer) == len(images)
+        if rows and len({one.shape if isinstance(one, Tensor) else None for one in answer} - {None}) == 1:
             answer = torch.stack(answer)  # one of each image
         found = next(iter(logits_entries(answer).values()), answer)
         logits = torch.as_tensor(found).to(images.device)

@@ -167,7 +167,8 @@ class Classifier(nn.Module):
         channels = max(len(self.mean), len(self.std))
         if channels > 1 and images.shape[1] != channels:
             raise ValueError(
-                f"images must have {channels} channels, as `mean` and `std` do; got {images.shape[1]}."
+                f"images must have {channels} channels on axis 1, as `mean` and `std` do; got shape "
+                f"{tuple(images.shape)}.{' One image: images[None].' if images.ndim == 3 else ''}"
             )
         features: Tensor = _asked(
             self.extractor, in_precision_of(self, (images - self.mean) / self.std), images
@@ -299,9 +300,8 @@ def _check_floating(images: Tensor) -> None:
         )
     if not images.is_floating_point():
         raise TypeError(f"images must be floating point in [0, 1]; got {images.dtype}. Divide bytes by 255.")
-    if images.ndim != 4:
-        one = " One image: images[None]." if images.ndim == 3 else ""
-        raise ValueError(f"images must have shape (B, C, H, W); got {tuple(images.shape)}.{one}")
+    if images.ndim < 3:
+        raise ValueError(f"images must have shape (B, C, H, W); got {tuple(images.shape)}.")
 
 
 def check_classifier(model: object) -> None:

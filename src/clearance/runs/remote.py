@@ -59,11 +59,9 @@ class RemoteRuns:
 
     def check(self) -> None:
         """Raise ValueError unless objects can be made here, each once: before any training."""
-        if self.address.startswith(("file://", "local://")):
-            raise ValueError(
-                f"`out` must be a folder, or the address of a storage; got {self.address}. Give the folder's path, "
-                f"{self.address.partition('://')[2]}."
-            )
+        kind, _, path = self.address.partition("://")
+        if kind in ("file", "local"):  # a run has folders, which this storage does not make by itself
+            raise ValueError(f"a folder must be given by its path; got {self.address}. Give {path}.")
         name = f"probe-{secrets.token_hex(4)}"
         try:
             self._make(name, b"")

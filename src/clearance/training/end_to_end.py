@@ -195,7 +195,9 @@ class _EndToEndTraining(Training):
         clean = [parameter.detach().clone() for parameter in parameters]
         with torch.no_grad():
             for parameter in parameters:
-                noise = torch.randn(parameter.shape, generator=self.generators["head_noise"])
+                noise = torch.randn(
+                    parameter.shape, generator=self.generators["head_noise"], dtype=torch.float32
+                )
                 parameter.add_(noise.to(parameter), alpha=sigma)
         try:
             yield

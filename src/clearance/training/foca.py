@@ -539,7 +539,7 @@ class ClassBalancedDraws:
 
     def draw(self, heads: int, per_class: int, generator: torch.Generator) -> Tensor:
         """Row numbers, shape (heads, classes * per_class), sorted by class."""
-        uniform = torch.rand(heads, len(self._counts), per_class, generator=generator)
+        uniform = torch.rand(heads, len(self._counts), per_class, generator=generator, dtype=torch.float32)
         within = (uniform * self._counts[:, None]).long()
         places = (self._starts[:, None] + within).flatten(1)
         return self._order[places.to(self._order.device)]

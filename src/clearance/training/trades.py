@@ -92,7 +92,9 @@ class TRADES(Attack):
 
         length = _RELATIVE_STEP * self.epsilon / self.steps if self.step is None else self.step
         draws = torch.Generator().manual_seed(self.seed)
-        noise = _NOISE * torch.randn(batch.images.shape, generator=draws).to(batch.images)
+        noise = _NOISE * torch.randn(batch.images.shape, generator=draws, dtype=torch.float32).to(
+            batch.images
+        )
         delta = projected(noise, batch.images, self.epsilon, self.norm)
         for _ in range(self.steps):
             _, gradient = gradients_of(batch.model, batch.images + delta, value, chunk=batch.chunk)

@@ -12,7 +12,7 @@ from clearance.heads.scale import feature_unit
 from clearance.heads.train import TrainedHeads
 from clearance.heads.weak._linear import check_batches, linear_names, solved_heads
 
-_MISSING = -1e4  # log prior of a class that a batch lacks: never predicted, and still a finite logit
+_MISSING = -30.0  # log prior of a class that a batch lacks, below all that a class can lose by distance
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class GaussianMixtureHeads:
             architecture: A GaussianMixture of the same covariance, or one nn.Linear with a bias, which then gets the
                 equivalent weights.
             features: (K, n, D); head k is fitted to ``features[k]``.
-            labels: (K, n). A class that a batch lacks is never predicted.
+            labels: (K, n). A class that a batch lacks is predicted for no point as near to its centre as its own.
             generator: Not used: a fit is not random.
             least_unit: Features below it give less confident heads, 0-dim.
 
@@ -132,4 +132,6 @@ class GaussianMixtureHeads:
             variance = variance * (least_unit / feature_unit(features[kept])).clamp(min=1).square()
         present = counts > 0
         shares = present / present.sum(dim=1, keepdim=True)
-        return centre + offsets, variance, torch.where(present, shares.log(), _MISSING)
+        # a point as far from the centre as the batch's farthest is at most twice as far from a class that is there
+        lost = 2 * (shifted.square() / variance).sum(dim=2).amax(dim=1, keepdim=True)
+        return centre + offsets, variance, torch.where(present, shares.log(), _MISSING - lost)
