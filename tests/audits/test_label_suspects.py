@@ -12,6 +12,7 @@ from clearance import load_dataset
 from clearance.audits import LabelSuspects, label_suspects
 from clearance.audits.label_suspects import (
     BLOCK,
+    Doubts,
     _blocks,
     left_out_scores,
     patch_features,
@@ -257,3 +258,15 @@ def test_classes_too_small_to_be_judged_are_not_called_right(tmp_path):
     page = card.save(tmp_path / "page.html").read_text("utf-8")
     assert "No label was judged" in page
     assert "No label looks wrong" not in page
+
+
+def test_with_many_classes_a_label_that_is_no_likelier_than_others_is_not_surely_wrong():
+    """Guessing among 200 gives each label less than 0.01."""
+    chances = np.full((50, 200), 1 / 200)
+    chances[:, 7] += 1e-3
+    labels = np.arange(50) + 10
+    found = Doubts.of(chances / chances.sum(axis=1, keepdims=True), labels, np.ones(50, dtype=bool))
+    assert not found.sure.any()
+    chances[:, 10:60] /= 30
+    found = Doubts.of(chances / chances.sum(axis=1, keepdims=True), labels, np.ones(50, dtype=bool))
+    assert found.sure.all()

@@ -1,5 +1,6 @@
 """The outputs of a model that knows the names of its classes, and images whose classes have names."""
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,6 +73,16 @@ def test_outputs_are_matched_by_name(keep, names):
     before = module.get_parameter("last.0.weight").clone()
     assert error(module) == pytest.approx(in_order, abs=0.05 * (len(names) > 3))
     assert torch.equal(module.get_parameter("last.0.weight"), before)
+
+
+def test_further_outputs_of_a_model_that_has_names_are_no_guess():
+    module, test = Nearest(("dog", "cat", "eel", "bee", "ant"), plainly), images(1)
+    model = cl.wrap(module, example=test.images[:4], verbose=False)
+    card = cl.audit(model, train=images(0), test=test, audits=["accuracy"])
+    assert card.report.recipe["outputs"] == {"of the model": 5, "classes": 3, "by": "name"}
+    page = " ".join(re.sub("<[^>]+>", "", card.to_html()).split())
+    assert "those of the 3 classes were found by their names" in page
+    assert "in another order" not in page
 
 
 def test_spelling_does_not_matter():

@@ -169,6 +169,7 @@ def test_a_kept_comparison_is_read_back_and_one_of_other_parts_is_refused(data, 
         ({"mine": Learnt}, TypeError, r"a method must be .*got the class Learnt. Write Learnt\(\.\.\.\)"),
         ({}, ValueError, "at least one method"),
         ("plain", ValueError, "as a list or a mapping; got 'plain'"),
+        (["plain", "plain"], ValueError, "each method once; got plain, plain"),
     ],
 )
 def test_what_is_no_method_is_refused_before_training(data, methods, error, message):
@@ -230,6 +231,13 @@ def test_audits_may_be_objects_and_have_settings(data):
         ValueError, match="settings must belong to the chosen audits; got settings of 'churn'"
     ):
         compared(["plain"], data, audit_settings={"churn": {"heads": 2}})
+
+
+def test_audits_by_name_keep_the_settings_of_the_tuned_recipe():
+    train, test = cl.load_dataset("digits"), cl.load_dataset("digits", split="test")
+    card = cl.compare(["plain"], train, test, seeds=1, steps=2, audits=["co_adaptation"])
+    tuned = tuned_recipe("digits").audit_settings["co_adaptation"]
+    assert card.report.recipe["audit_settings"]["co_adaptation"]["repetitions"] == list(tuned["repetitions"])
 
 
 def test_the_command_and_python_run_the_same_comparison(data):

@@ -1,5 +1,6 @@
 """Two audits on one page: which way each number went, how sure that is, and which images flipped."""
 
+import dataclasses
 import math
 import re
 
@@ -131,6 +132,10 @@ def test_several_models_are_refused(cards, tmp_path):
         diff(cards["sound"], cl.Card(two))
     with pytest.raises(FileNotFoundError, match=r"must hold a report\.json"):
         diff(tmp_path, cards["sound"])
+    again = tuple(dataclasses.replace(record, seed=1) for record in report.records)
+    seeds = type(report)({}, {}, "", "", (*report.records, *again))
+    with pytest.raises(ValueError, match=r"of one network; got 2 seeds in .*clearance audit RUN_DIR"):
+        diff(cards["sound"], cl.Card(seeds))
 
 
 def test_a_distance_is_compared_as_a_share():

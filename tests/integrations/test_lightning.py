@@ -119,6 +119,24 @@ def test_a_step_is_that_of_a_loop_by_hand(digits, tmp_path):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
+def test_a_wrong_setting_of_an_audit_is_found_before_training(digits):
+    train, test = digits
+    with pytest.raises(ValueError, match="Did you mean 'accuracy'"):
+        AuditCallback(train, test, audits=["acuracy"])
+    with pytest.raises(TypeError, match=r"must be arguments of clearance\.audit: .*'audit'"):
+        AuditCallback(train, test, audit=["accuracy"])
+
+
+def test_a_trained_network_is_tested_asked_and_called(digits, tmp_path):
+    net = Net(LargeMarginLoss(("input",)))
+    trainer = trained(net, digits, tmp_path, max_epochs=1)
+    loader = loaders(digits)[1]
+    (found,) = trainer.test(net, loader, verbose=False)
+    assert found["test_error"] == pytest.approx(1 - accuracy(net.model, digits[1]), abs=1e-6)
+    logits = torch.cat(trainer.predict(net, loader))
+    torch.testing.assert_close(logits, net.eval()(digits[1].images))
+
+
 def test_audits_between_epochs_and_at_the_end_change_nothing(digits, tmp_path):
     train, test = digits
     watching = AuditCallback(train, test, every=2, folder=tmp_path, audits=["accuracy"], verbose=False)

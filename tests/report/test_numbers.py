@@ -28,6 +28,7 @@ from clearance.report.numbers import (
         (9.96, "factor", "10.0×"),
         (3.0, "count", "3"),
         (2.5, "count", "2.5"),
+        (0.9996, "fraction", "99.96 %"),
         (60000, "count", "60,000"),
         (0.000937, "ratio", "0.000937"),
         (1.234e-9, "ratio", "1.23e−09"),

@@ -26,7 +26,7 @@ PATCH, STRIDE, FILTERS, GRID, DRAWN = 6, 2, 256, 4, 20_000
 FLOOR, WHITENING, DEAD_ZONE = 0.01, 0.1, 0.5
 RIDGE = 0.1
 BLOCK = 6000  # images that are compared with one another: more take time and memory with the square
-SURE = 0.01  # probability of the given label below which a suspect is sure
+SURE = 0.01  # probability of the given label below which a suspect is sure, or a tenth of guessing if that is less
 FEW = 5  # images of a class in a block below which its labels are not judged
 PICTURED = 24
 Floats = NDArray[np.float64]
@@ -55,11 +55,12 @@ class LabelSuspects(Audit):
 
     Measurements, for each ``split``: ``suspects``, the share of images in the list: confident learning doubts their
     label, by itself or as one of a pair of classes, or they are sure; ``sure``, the share whose given label has a
-    probability below 0.01 and is not the likeliest, with 95 % Wilson intervals; ``model_agrees``, of the suspects the
-    share for which the audited classifier, too, predicts the class that they look like; ``left_out``, the share that
-    was not looked at, where there is one. Over both sets: ``worst_pair``, the largest share of a class that looks like
-    one other class, ``agreement``, the share of labels that the regression predicts, and ``not_judged``, the share of
-    labels of which fewer than five of the class are in a block of images, where there is one. Exhibits: ``suspects``,
+    probability below 0.01 (0.1 / C with more than ten classes) and is not the likeliest, with 95 % Wilson intervals;
+    ``model_agrees``, of the suspects the share for which the audited classifier, too, predicts the class that they
+    look like; ``left_out``, the share that was not looked at, where there is one. Over both sets: ``worst_pair``, the
+    largest share of a class that looks like one other class, ``agreement``, the share of labels that the regression
+    predicts, and ``not_judged``, the share of labels of which fewer than five of the class are in a block of images,
+    where there is one. Exhibits: ``suspects``,
     the list, the surest first; ``pairs``, shares of classes that look like another; ``pictures`` of the first suspects.
 
     Args:
@@ -225,7 +226,7 @@ class Doubts:
         best: Probability of the likeliest class, `likeliest`, (N,).
         single: Whether the label is doubted, (N,) bool: as many as the joint counts say, by `own`.
         paired: Whether the image is counted off the diagonal of the confident joint, (N,) bool.
-        sure: Whether `own` is below `SURE` and the likeliest class is another one, (N,) bool.
+        sure: Whether `own` is below `SURE`, or 0.1 / C, and the likeliest class is another one, (N,) bool.
     """
 
     own: Floats
@@ -249,9 +250,8 @@ class Doubts:
         single, paired = (np.zeros(len(labels), dtype=bool) for _ in range(2))
         single[judged], paired[judged] = _by_cleanlab(chances[judged], labels[judged])
         other = likeliest != labels
-        return cls(
-            own, chances.max(axis=1), likeliest, single & other, paired & other, judged & other & (own < SURE)
-        )
+        sure = judged & other & (own < min(SURE, 0.1 / chances.shape[1]))
+        return cls(own, chances.max(axis=1), likeliest, single & other, paired & other, sure)
 
     @property
     def listed(self) -> NDArray[np.bool_]:

@@ -37,7 +37,7 @@ from clearance.experiments.audit_plan import (
 from clearance.experiments.audit_progress import AuditProgress, shown
 from clearance.experiments.auditing import Budget, Done, bounded_audits, seconds_of, subject_of
 from clearance.experiments.build import RunData
-from clearance.experiments.class_order import few_images, in_order_of
+from clearance.experiments.class_order import are_named, few_images, in_order_of
 from clearance.experiments.export import check_exportable, export
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.grid import Engine, silent
@@ -276,7 +276,7 @@ class InMemory:
         warn_of_absent(test)
         logits = _first_logits(self.model, data.test)
         check_logits(logits, data.test.class_count)
-        facts = further_outputs(logits.shape[1], data.test.class_count)
+        facts = further_outputs(self.model, data.test, logits.shape[1])
         model = in_order_of(data.test.classes, self.model, few_images(data.test, device_of(self.model)))
         others = (
             None if self.unknown is None else unknown_images(self.unknown, data.test, how, normalised=done)
@@ -287,9 +287,13 @@ class InMemory:
         return Target(model, data, ready, request.seed or 0, self.name, facts=facts)
 
 
-def further_outputs(count: int, classes: int) -> dict[str, Any]:
-    """The fact for the report that a model has outputs without a class; empty if it has none."""
-    return {} if count == classes else {"outputs": {"of the model": count, "classes": classes}}
+def further_outputs(model: Classifier, test: ImageSet, count: int) -> dict[str, Any]:
+    """The fact for the report that a model, as it was given, has outputs without a class; empty if it has none."""
+    classes = test.class_count
+    if count == classes:
+        return {}
+    named = are_named(test.classes, model, count)
+    return {"outputs": {"of the model": count, "classes": classes, **({"by": "name"} if named else {})}}
 
 
 COSTLY = "minimal_perturbation"  # some 800 passes over each of its images; no other audit of the first screen has ten

@@ -52,6 +52,12 @@ def in_order_of(classes: Sequence[str], model: Classifier, example: Tensor) -> C
     return _reordered(model, order, example, logits)
 
 
+def are_named(classes: Sequence[str], model: Classifier, count: int) -> bool:
+    """Whether the model keeps a name for each of these classes; `count` is how many outputs it has."""
+    places = _places(_names_of(model, count))
+    return all(_plain(name) in places for name in classes)
+
+
 def few_images(images: ImageSet, device: torch.device) -> Tensor:
     """Some images from all over the set."""
     return images.batch(torch.linspace(0, len(images) - 1, min(_FEW, len(images))).long())[0].to(device)

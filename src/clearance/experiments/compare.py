@@ -269,11 +269,13 @@ def compare(
     data = RunData(open_images(train), open_images(test))
     check_held_out(data)
     start = tuned_recipe(data.train.name)
+    if not isinstance(methods, Mapping) and len(set(methods)) < len(methods):
+        raise ValueError(f"`methods` must name each method once; got {', '.join(map(str, methods))}.")
     named = {name: name for name in methods} if not isinstance(methods, Mapping) else dict(methods)
     resolved = {name: _resolved(method, start.methods) for name, method in named.items()}
     if not isinstance(model, str):
         _check_one_network({name: settings for name, (settings, way) in resolved.items() if way is None})
-    asked = None if audits is None else AuditPlan.of(audits, audit_settings)
+    asked = None if audits is None else AuditPlan.of(audits, audit_settings, defaults=start.audit_settings)
     recipe = dataclasses.replace(
         start,
         seeds=seeds,

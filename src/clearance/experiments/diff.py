@@ -84,6 +84,11 @@ def diff(last: Card | str | os.PathLike[str], now: Card | str | os.PathLike[str]
                 f"each of the two must be the audit of one model; got {len(report.methods)} in {name}. For methods of "
                 "one comparison, see its own page."
             )
+        if (seeds := len({record.seed for record in report.records})) > 1:
+            raise ValueError(
+                f"each of the two must be the audit of one network; got {seeds} seeds in {name}. Audit one run of "
+                "each: clearance audit RUN_DIR."
+            )
     found = Diff(reports[0], reports[1], names[0], names[1])
     _check_same_images(found)
     return found

@@ -442,12 +442,11 @@ def _classifier(
     ordered = in_order_of(test.classes, model, example)
     if ordered is not model:
         say("classes: the model's outputs were put in the order of the images' classes, by name")
-    model = ordered
-    if count != classes:
-        say(
-            f"note: the model has {count} outputs and the images {classes} classes; the first outputs are used for them"
-        )
-    return model.eval(), further_outputs(count, classes)
+    facts = further_outputs(model, test, count)
+    if facts:
+        used = "those of their names" if "by" in facts["outputs"] else "the first outputs"
+        say(f"note: the model has {count} outputs and the images {classes} classes; {used} are used for them")
+    return ordered.eval(), facts
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """What a training loop of another package calls: the loss of a batch, what follows a step, and audits in between."""
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -15,6 +16,7 @@ from clearance._describe import digest
 from clearance._processes import process_count
 from clearance.data import open_images
 from clearance.experiments.audit import audit
+from clearance.experiments.audit_plan import AuditPlan
 from clearance.losses import Loss
 from clearance.models import Classifier
 from clearance.models.classifier import check_classifier
@@ -158,6 +160,13 @@ class Audits:
     ) -> None:
         if every is not None:
             check_count("every", every)
+        try:
+            inspect.signature(audit).bind(None, train=train, test=test, **settings)
+        except TypeError as error:
+            raise TypeError(f"settings of an audit must be arguments of clearance.audit: {error}.") from error
+        AuditPlan.of(
+            settings.get("audits"), settings.get("audit_settings")
+        )  # a wrong name, before any training
         self.train, self.test, self.every = open_images(train), open_images(test), every
         self.folder, self.run, self.settings = None if folder is None else Path(folder), run, settings
         self.cards: dict[int, Card] = {}

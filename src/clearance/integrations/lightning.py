@@ -82,6 +82,23 @@ class TrainsClassifier:
         error = (logits.argmax(dim=1) != labels).float().mean()
         self._log("val", {**terms.terms, "loss": terms.total, "error": error}, len(labels))
 
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        """Log the error of the model's own head."""
+        del batch_idx
+        images, labels = batch
+        error = (self.model(images).argmax(dim=1) != labels).float().mean()
+        self._log("test", {"error": error}, len(labels))
+
+    def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """The logits of a batch, with labels or without."""
+        del batch_idx
+        return self.forward(batch[0] if isinstance(batch, list | tuple) else batch)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits of images in [0, 1]."""
+        logits: Tensor = self.model(images)
+        return logits
+
     def on_train_end(self) -> None:
         """Under FOCA, train the head that the model keeps."""
         super().on_train_end()  # type: ignore[misc]

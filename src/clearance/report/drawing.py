@@ -523,7 +523,10 @@ def _heatmap(columns: Columns) -> Figure:
     figure, axes = page_figure(KIND_SIZE)
     numeric = {name: array for name, column in columns.items() if (array := _as_numbers(column)) is not None}
     if numeric:
-        mesh = axes.pcolormesh(np.stack(list(numeric.values()), axis=1), cmap=SHADES)
+        cells = np.stack(list(numeric.values()), axis=1)
+        mesh = axes.pcolormesh(
+            cells, cmap=SHADES, rasterized=cells.size > MOST_POINTS
+        )  # else a path for each cell
         bar = figure.colorbar(mesh, ax=axes)
         bar.ax.tick_params(colors=INK, labelsize=9)
         axes.set_xticks(

@@ -1,6 +1,6 @@
 """What a page needs from a report about one dataset, looked up only in the summary."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -104,7 +104,13 @@ class Findings:
         It is one per class where a picture shows as many classes; without a picture, where the recipe says so
         (one is the audit's default).
         """
-        asked = self.report.recipe.get("audit_settings", {}).get(FEW, {}).get("per_class", [1])
+        described = [one for one in self.report.recipe.get("audits", ()) if isinstance(one, Mapping)]
+        given = [one["per_class"] for one in described if one.get("type", "").endswith(".CoAdaptation")]
+        asked = (
+            given[0]
+            if given
+            else self.report.recipe.get("audit_settings", {}).get(FEW, {}).get("per_class", [1])
+        )
         if self.classes == self.fewest or (self.classes is None and asked[0] == 1):
             return Markup("one image per {}").format(class_noun(self.dataset))
         return Markup("{} images").format(data(self.fewest, "count"))

@@ -212,7 +212,7 @@ def _open(findings: Findings) -> list[Markup]:
 def _rivals(findings: Findings) -> list[Markup]:
     """How the lowest method compares with the methods that the sentence did not name."""
     rows = [row for row in findings.rivals() if findings.baseline not in (row.method, row.against)]
-    if not rows:
+    if not rows or findings.seeds < 2:
         return []
     best = strong(rows[0].method)
     so = "is also" if claimed(findings.compared(rows[0].method)) == "better" else "is"

@@ -167,7 +167,11 @@ def _percent(value: float, half: float) -> str:
     """
     if half >= 5:
         return _minus(f"{value:.0f}")
-    return _minus(f"{value:.2f}" if 0 < abs(value) < 0.1 or 0 < half < 0.1 else f"{value:.1f}")
+    return _minus(
+        f"{value:.2f}"
+        if 0 < abs(value) < 0.1 or 0 < 100 - abs(value) < 0.1 or 0 < half < 0.1
+        else f"{value:.1f}"
+    )
 
 
 def _digits(value: float, count: int, half: float | None = None) -> str:

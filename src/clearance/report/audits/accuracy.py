@@ -100,6 +100,11 @@ def _further_outputs(findings: Findings) -> Markup:
     outputs = findings.report.recipe.get("outputs")
     if outputs is None:
         return Markup("")
+    if outputs.get("by") == "name":
+        return Markup(
+            " It has {} outputs: those of the {} classes were found by their names, and a prediction of any "
+            "other counts as wrong."
+        ).format(data(outputs["of the model"], "count"), data(outputs["classes"], "count"))
     return Markup(
         " It has {} outputs: the first {} are taken as the classes in the order of their names, and a prediction of"
         " any other output counts as wrong. If the classes are in another order, the numbers on this page are not "

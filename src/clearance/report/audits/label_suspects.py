@@ -42,7 +42,7 @@ def labels_findings(findings: Findings) -> list[Finding]:
         alarm = True
         said += _pair_words(findings, pair)
     for split, row in sure.items():
-        if row is not None and _above(row, MANY, AT_LEAST):
+        if row is not None and _above(row, MANY, AT_LEAST):  # many wrong labels are hard to predict
             alarm = True
             said += Markup(" {} of the labels of {} are almost surely wrong.").format(with_ends(row), split)
     unseen = _unseen_words(findings)
@@ -160,8 +160,8 @@ PAGE = AuditPage(
         ),
         "sure": Term(
             "Sure label suspects",
-            "The share of images whose given label has a probability below 0.01, while another class is likelier. They "
-            "are among the label suspects.",
+            "The share of images whose given label has a probability below 0.01 (with more than ten classes a tenth of "
+            "guessing), while another class is likelier. They are among the label suspects.",
             "Lower is better; from 2 % on, labels were probably mixed up.",
             "Odd images with right labels are among them.",
         ),

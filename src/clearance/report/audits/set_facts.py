@@ -45,7 +45,7 @@ def sets_findings(findings: Findings) -> list[Finding]:
             "train."
         )
         return [Finding("Sets", "problem", above + said, todo)]
-    todo = f"The list: {table_of(findings, AUDIT, 'odd_images')}." if parts else ""
+    todo = f"The list: {table_of(findings, AUDIT, 'odd_images')}." if _odd(findings) else ""
     severity: Severity = "problem" if _many_lost(findings) else "information"
     if difference.high is not None and difference.high < -MEMORISED:
         below = Markup("The error on test is above that on train: the difference is {}. ").format(
