@@ -3,6 +3,7 @@
 import enum
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,8 +199,9 @@ def test_an_interpolation_that_does_not_exist_is_refused():
 
 
 def test_a_mean_is_one_value_per_channel():
+    number: Any = 0.5
     with pytest.raises(ValueError, match=r"`mean` must be a tuple, one value per channel; got 0\.5"):
-        Preprocessing(mean=0.5)
+        Preprocessing(mean=number)
 
 
 def test_in_words():

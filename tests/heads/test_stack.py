@@ -297,7 +297,7 @@ def test_a_head_of_a_stack_has_the_precision_in_which_it_was_trained():
         nn.Linear(3, 2),
         {"weight": torch.full((1, 2, 3), 0.1).double() / 3, "bias": torch.zeros(1, 2).double()},
     )
-    assert torch.equal(trained[0].weight, trained.parameters["weight"][0])
+    assert torch.equal(trained[0].get_parameter("weight"), trained.parameters["weight"][0])
 
 
 @pytest.mark.parametrize(("count", "std", "named"), [(0, 0.1, "count"), (-1, 0.1, "count"), (2, -0.1, "std")])
