@@ -69,9 +69,9 @@ class TrainsClassifier:
         self._following.resumed = Path(found) if found else None
         return super().train(resume_from_checkpoint=resume_from_checkpoint, **named)  # type: ignore[misc]
 
-    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """The Trainer's, with the parameters of the loss."""
-        optimizer: torch.optim.Optimizer = super().create_optimizer(model)  # type: ignore[misc]
+    def create_optimizer(self, *given: Any, **named: Any) -> torch.optim.Optimizer:
+        """The Trainer's, which takes a model from version 5 on, with the parameters of the loss."""
+        optimizer: torch.optim.Optimizer = super().create_optimizer(*given, **named)  # type: ignore[misc]
         held = {id(one) for group in optimizer.param_groups for one in group["params"]}
         own = [one for one in self.hosted.loss.parameters() if id(one) not in held]
         if own:
