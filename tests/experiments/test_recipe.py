@@ -334,3 +334,11 @@ def test_a_number_of_400_digits_is_one_error_that_names_the_file(tmp_path, text)
     path.write_text(f"methods: {{plain: {{base: plain, {text.format('0' * 400)}}}}}\n")
     with pytest.raises(ValueError, match=r"mine\.yaml.*plain"):
         read_recipe(path)
+
+
+def test_settings_of_audits_that_a_file_leaves_out_are_the_tuned_ones(written):
+    tuned = tuned_recipe("digits").audit_settings
+    found = read_recipe(written("audit_settings: {robustness: {images: 50}, co_adaptation: {lr: 0.1}}"))
+    assert found.audit_settings["robustness"] == {"images": 50}
+    assert found.audit_settings["co_adaptation"] == {**tuned["co_adaptation"], "lr": 0.1}
+    assert found.audit_settings["deeper_cut"] == tuned["deeper_cut"]

@@ -194,7 +194,7 @@ def tuned_recipe(dataset: str) -> Recipe:
 
 
 def read_recipe(path: str | Path, dataset: str | None = None) -> Recipe:
-    """A recipe from a YAML file; settings that it leaves out are those of the dataset's tuned recipe.
+    """A recipe from a YAML file; settings that it leaves out, of audits too, are those of the dataset's tuned recipe.
 
     A method may be a name of the catalogue (``plain: {}``), a change to one (``mine: {base: plain, lr: 0.1}``), or
     stand alone with ``base: none``. `dataset` replaces the file's.
@@ -207,6 +207,13 @@ def read_recipe(path: str | Path, dataset: str | None = None) -> Recipe:
     if dataset is not None:
         tree["dataset"] = dataset
     start = tuned_recipe(str(tree.get("dataset", "digits")))
+    given = tree.get("audit_settings")
+    if isinstance(given, Mapping):
+        changed = {
+            audit: {**start.audit_settings.get(audit, {}), **own} if isinstance(own, Mapping) else own
+            for audit, own in given.items()
+        }
+        tree["audit_settings"] = {**start.audit_settings, **changed}
     return from_tree({**_without_methods(start), **tree}, str(path), start.methods)
 
 
