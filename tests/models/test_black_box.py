@@ -219,3 +219,10 @@ def test_rounded_probabilities_are_probabilities(rounded):
         lambda x: rounded((x.flatten(1) @ weight).softmax(dim=1)), example=images[:8], verbose=False
     )
     torch.testing.assert_close(model(images).softmax(dim=1), exact, atol=0.02, rtol=0)
+
+
+def test_logits_beside_others_are_not_taken_for_rows(sets):
+    """Two outputs of two images: a list as long as the batch."""
+    module, images = linear().eval(), sets[1].images[:2]
+    model = black_box(lambda given: [module(given), 0 * module(given)], example=images)
+    torch.testing.assert_close(model(images), module(images))

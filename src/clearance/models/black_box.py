@@ -118,9 +118,8 @@ class Answers(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Ask, and bring the answer into the form of logits."""
         answer = self.call(images)
-        rows = isinstance(answer, list) and len(answer) == len(images)
-        if rows and len({one.shape if isinstance(one, Tensor) else None for one in answer} - {None}) == 1:
-            answer = torch.stack(answer)  # one of each image
+        if isinstance(answer, list) and len(answer) == len(images) and _are_rows(answer):
+            answer = torch.stack(answer)
         found = next(iter(logits_entries(answer).values()), answer)
         logits = torch.as_tensor(found).to(images.device)
         if logits.ndim == 1 and not logits.is_floating_point():
@@ -136,6 +135,12 @@ class Answers(nn.Module):
                 f"`call` must give logits of shape (B, K); got {tuple(logits.shape)} for {len(images)} images."
             )
         return logits.clamp_min(torch.finfo(logits.dtype).tiny).log() if self.probabilities else logits
+
+
+def _are_rows(answer: list[Any]) -> bool:
+    """Whether each of a list is the logits of one image."""
+    shapes = {one.shape if isinstance(one, Tensor) else None for one in answer}
+    return len(shapes) == 1 and all(shape is not None and len(shape) == 1 for shape in shapes)
 
 
 def _first(model: Classifier, example: Tensor) -> Tensor:
