@@ -18,7 +18,7 @@ from clearance.data.slices import read_table, rows_by_name
 TRAINING = ("train", "training")
 HELD_OUT = ("test", "testing", "val", "valid", "validation", "eval", "dev")  # the first that is there
 _NAMED_HELD_OUT = re.compile(
-    r"(?<![a-z])(x?test|testing|val|valid|validation|eval|dev)(_?(set|idx|ids|index|indices))?(?![a-z])|held_?out|hold_?out"
+    rf"(?<![a-z])x?({'|'.join(HELD_OUT)})(_?(set|idx|ids|index|indices))?(?![a-z])|(held|hold)_?out"
 )
 COLUMNS = ("split", "set", "subset", "part", "partition")
 _SHOWN = 5  # in a message
