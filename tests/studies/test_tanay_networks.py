@@ -184,7 +184,7 @@ class TestLeNetStudy:
         before = {p: p.stat().st_mtime_ns for p in (out / "networks").rglob("*.safetensors")}
         assert len(before) >= 4
         other = tmp_path / "adversarial-mnist"
-        monkeypatch.setattr(lenet, "INITS", ("he",))  # the others would only take longer
+        monkeypatch.setattr(lenet, "INITS", {"mnist": ("he",)})  # the others would only take longer
         again = lenet.study(
             SETTINGS, ("adversarial",), dataclasses.replace(request, out=other), out / "networks"
         )
