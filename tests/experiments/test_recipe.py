@@ -246,19 +246,28 @@ class TestAdversarialSettings:
         way = self.way(adversarial=0.1, adversarial_share=0.25, adversarial_rise=30)
         assert (way.adversarial_share, way.adversarial_rise) == (0.25, 30)
 
-    @pytest.mark.parametrize("name", ["adversarial_steps", "adversarial_rise", "trades"])
-    def test_without_adversarial_images_they_are_refused(self, name):
-        alone: dict[str, Any] = {name: 2}
-        with pytest.raises(ValueError, match=rf"`{name}` must be \d without adversarial images; got 2"):
+    @pytest.mark.parametrize(
+        "alone",
+        [{"adversarial_steps": 2}, {"adversarial_rise": 2}, {"trades": 2}, {"adversarial_share": 1.0}],
+    )
+    def test_without_adversarial_images_they_are_refused(self, alone: dict[str, Any]):
+        (name,) = alone
+        with pytest.raises(ValueError, match=rf"`{name}` must be [\d.]+ without adversarial images; got"):
             Method(**alone)
 
     @pytest.mark.parametrize(
-        "settings", [{"adversarial": 0.1}, {"head_noise": 0.5}, {"adversarial_share": 1.0}]
+        ("way", "settings"),
+        [
+            ("foca", {"adversarial": 0.1}),
+            ("foca", {"head_noise": 0.5}),
+            ("end_to_end", {"per_class": 3}),
+            ("end_to_end", {"weak_heads": "ridge"}),
+        ],
     )
-    def test_foca_refuses_what_it_would_not_do(self, settings: dict[str, Any]):
+    def test_a_way_refuses_what_it_would_not_do(self, way: Any, settings: dict[str, Any]):
         (name,) = settings
-        with pytest.raises(ValueError, match=rf"`{name}` must be left out with `way: foca`"):
-            Method(way="foca", **settings)
+        with pytest.raises(ValueError, match=rf"`{name}` must be left out with `way: {way}`"):
+            Method(way=way, **settings)
 
     @pytest.mark.parametrize("heads", ["ridge", "mixture"])
     def test_weak_heads_in_closed_form_need_one_linear_layer(self, heads: Any):

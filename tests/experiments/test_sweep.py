@@ -101,6 +101,7 @@ class TestRecipes:
         ("text", "said"),
         [
             ("loss_settings.margin=1,2", "method 'plain' has the loss 'cross-entropy', which has none"),
+            ("head_steps=8,16", "needs methods with `way: foca`; method 'plain' has 'end_to_end'"),
             ("train_fraction=0.5,1.5", "`train_fraction` must lie"),
         ],
     )
@@ -145,6 +146,17 @@ def report():
         for plan in plans_of(r)
     ]
     return swept_report(report_of(start, at_values(found, swept), "compare"), swept, start)
+
+
+def test_what_changes_the_network_is_refused_with_a_network_of_the_caller_s():
+    recipe = Recipe(methods={"plain": Method()})
+    with pytest.raises(ValueError, match=r"`model` must be a name with a `sweep` of 'dropout'"):
+        Comparison(recipe, parse_sweep("dropout=0.1,0.5"), model=tiny_network)
+
+
+def tiny_network():
+    """Never built."""
+    raise AssertionError
 
 
 def test_from_python_it_is_the_same_words():

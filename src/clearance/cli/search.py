@@ -35,7 +35,7 @@ class SearchCommand:
         root: The folder with the dataset's files; datasets are never downloaded.
         size: Resize an image folder's short side to this many pixels and crop the centre.
         model: A name from `clearance list` (default: small-cnn, or that of the recipe file).
-        seeds: Runs of each candidate.
+        seeds: Runs of each candidate; a recipe file's number is for comparisons.
         per_class: Images per class that FOCA's weak heads are tried with, separated by commas.
         epochs: Passes over the training images (default: those of the recipe).
         trial_epochs: Shorter first trials; the best of each method are then repeated with all epochs.

@@ -28,7 +28,7 @@ from clearance.experiments.grid import (
     run_grid,
     silent,
 )
-from clearance.experiments.method import EndToEndSettings, FOCASettings, Method
+from clearance.experiments.method import WAYS, Method, NetworkSettings
 from clearance.experiments.provenance import report_of
 from clearance.experiments.recipe import Recipe, to_tree, tuned_recipe
 from clearance.experiments.run import RunFindings, RunPlan, sources_of
@@ -90,11 +90,16 @@ class Comparison:
                 )
             named = [name for name in self.recipe.methods if name not in self.ways]
             check_choice(f"{SOURCE} of audit {audit!r}, a method of plain settings", source, named)
-        of_ways = {one.name for kind in (EndToEndSettings, FOCASettings) for one in dataclasses.fields(kind)}
+        of_ways = {name for unset in WAYS.values() for name in vars(unset())}
         if self.sweep is not None and self.ways and self.sweep.field in of_ways:
             raise ValueError(
                 f"`sweep` of {self.sweep.field!r} does not change {', '.join(self.ways)}, given as a loss or way of "
                 "training; give them as methods, or sweep something else."
+            )
+        if self.sweep is not None and self.model is not None and self.sweep.field in vars(NetworkSettings()):
+            raise ValueError(
+                f"`model` must be a name with a `sweep` of {self.sweep.field!r}, which changes the network; got a "
+                "function, which builds the same at every value. Sweep something else."
             )
         if self.sweep is not None and self.sweep.of_data and self.data is not None:
             raise ValueError(

@@ -114,7 +114,8 @@ class EndToEndSettings:
         check_count("adversarial_steps", self.adversarial_steps)
         check_count("adversarial_rise", self.adversarial_rise, minimum=0)
         check_non_negative("trades", self.trades)
-        for name, unset in (("adversarial_steps", 1), ("adversarial_rise", 0), ("trades", 0)):
+        only_attacked = {"adversarial_share": 0.5, "adversarial_steps": 1, "adversarial_rise": 0, "trades": 0}
+        for name, unset in only_attacked.items():
             if self.adversarial == 0 and getattr(self, name) != unset:
                 raise ValueError(
                     f"`{name}` must be {unset} without adversarial images; got {getattr(self, name)}. Drop it, or set "
@@ -151,6 +152,10 @@ class FOCASettings:
         check_choice("mode", self.mode, ("average", "cycle"))
         check_count("pool", self.pool, minimum=0)
         check_choice("heads_batch_norm", self.heads_batch_norm, ("batch", "running", "update"))
+
+
+WAYS = {"end_to_end": EndToEndSettings, "foca": FOCASettings}
+"""What each way of training alone uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,11 +233,11 @@ class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettin
         MixtureSettings.__post_init__(self)
         EndToEndSettings.__post_init__(self)
         FOCASettings.__post_init__(self)
-        for one in fields(EndToEndSettings):
-            if self.way == "foca" and getattr(self, one.name) != one.default:
+        for one in fields(WAYS[other := "end_to_end" if self.way == "foca" else "foca"]):
+            if getattr(self, one.name) != one.default:
                 raise ValueError(
-                    f"`{one.name}` must be left out with `way: foca`, which has neither noise on the head nor attacked "
-                    f"images; got {getattr(self, one.name)}. Drop it, or set `way: end_to_end`."
+                    f"`{one.name}` must be left out with `way: {self.way}`, which does not use it; got "
+                    f"{getattr(self, one.name)}. Drop it, or set `way: {other}`."
                 )
         if self.way == "foca" and self.weak_heads != "gradient" and self.mixture == "none" and self.hidden:
             raise ValueError(

@@ -10,7 +10,7 @@ from typing import Any
 
 from clearance._checks import check_choice
 from clearance.experiments.catalogue import LOSSES, loss_defaults, resolve
-from clearance.experiments.method import Method
+from clearance.experiments.method import WAYS, Method
 from clearance.experiments.recipe import Recipe
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.records.record import SWEEP
@@ -197,6 +197,12 @@ def swept_recipes(recipe: Recipe, sweep: Sweep) -> dict[float, Recipe]:
 def _changed(name: str, method: Method, field: str, value: float) -> Method:
     """The method at one value of one of its fields, or of a setting of its loss."""
     if not field.startswith(OF_LOSS):
+        for way, unset in WAYS.items():
+            if way != method.way and field in vars(unset()):
+                raise ValueError(
+                    f"`sweep` of {field!r} needs methods with `way: {way}`; method {name!r} has {method.way!r}. "
+                    "Leave the method out."
+                )
         change: dict[str, Any] = {field: value}
         return dataclasses.replace(method, **change)
     setting, known = field.removeprefix(OF_LOSS), loss_settings(method)
