@@ -252,8 +252,9 @@ def _search(chosen: Task, request: StudyRequest) -> tuple[dict[str, Method], lis
 
 
 def _method(chosen: Task, way: str, factor: float) -> Method:
-    method = chosen.start.methods["plain"] if way != FOCA else chosen.foca
-    return dataclasses.replace(method, lr=method.lr * factor, final_head_steps=FINAL_HEAD_STEPS)
+    plain, foca = chosen.start.methods["plain"], chosen.foca
+    method = dataclasses.replace(foca, final_head_steps=FINAL_HEAD_STEPS) if way == FOCA else plain
+    return dataclasses.replace(method, lr=method.lr * factor)
 
 
 def _plan(chosen: Task, way: str, method: Method, network: Path, seed: int) -> RunPlan:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clearance.experiments.method import Method
+from clearance.experiments.method import FOCASettings, Method
 from clearance.experiments.recipe import (
     Recipe,
     identifier,
@@ -56,7 +56,11 @@ METHOD_CHANGES: dict[str, Any] = {
 # Settings that only make sense beside another one.
 BESIDE: dict[str, Any] = {
     **{name: {"mixture": "diagonal"} for name in ("priors", "means_lr", "variances_lr", "means_decay")},
-    **{name: {"adversarial": 0.1} for name in ("adversarial_steps", "adversarial_rise", "trades")},
+    **{
+        name: {"adversarial": 0.1}
+        for name in ("adversarial_share", "adversarial_steps", "adversarial_rise", "trades")
+    },
+    **{name: {"way": "foca", "hidden": ()} for name in vars(FOCASettings())},
 }
 
 RECIPE_CHANGES: dict[str, Any] = {

@@ -1,5 +1,6 @@
 """What the tests of studies share: grids in this process, ledgers read back, and files in the formats of datasets."""
 
+import dataclasses
 import gzip
 import itertools
 import json
@@ -10,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from clearance.experiments.build import RunData
+from clearance.experiments.method import FOCASettings
 from clearance.experiments.run import run_method
 
 T_97_5 = {2: 12.7062047, 3: 4.3026527}  # Student's t for that many seeds, from a printed table
@@ -44,6 +46,13 @@ def grids_here(patch, noted, **how):
     for place in ("study", "kept"):
         patch.setattr(f"papers.engine.{place}.run_grid", grid_here(noted, **how))
     patch.setattr("clearance.experiments.run.PeakMemory", Counted)
+
+
+def with_changes(method, **changes):
+    """The method with other settings; those of FOCA alone change nothing in another way of training."""
+    unused = () if method.way == "foca" else vars(FOCASettings())
+    kept = {name: value for name, value in changes.items() if name not in unused}
+    return dataclasses.replace(method, **kept)
 
 
 class Unrendered:

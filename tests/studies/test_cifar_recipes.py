@@ -19,7 +19,7 @@ from papers.engine.judging import judge
 from papers.engine.kept import Kept, versions_of
 from papers.engine.verify import ROOT
 from papers.sato_2019 import search_rates
-from studies.small_runs import grid_here, number, stored
+from studies.small_runs import grid_here, number, stored, with_changes
 
 RESULTS = ROOT / "sato_2019" / "results" / "cifar10"
 CLASSES = {"cifar10": 10, "cifar100": 100}
@@ -73,7 +73,7 @@ def scaled(recipe):
         batch_size=count // 2,
         seeds=1,
         audit_settings=settings,
-        methods={name: dataclasses.replace(method, **tiny) for name, method in recipe.methods.items()},
+        methods={name: with_changes(method, **tiny) for name, method in recipe.methods.items()},
     )
 
 

@@ -23,6 +23,7 @@ from studies.small_runs import (
     number,
     stored,
     verdict,
+    with_changes,
     write_idx,
     write_photographs,
 )
@@ -36,7 +37,7 @@ def small_recipe(paper, dataset, root=None):
     """The paper's recipe for one epoch, with narrow heads."""
     recipe = FULL(paper, dataset, root)
     narrow = {
-        name: dataclasses.replace(method, hidden=(8,), head_steps=2, per_class=1)
+        name: with_changes(method, hidden=(8,), head_steps=2, per_class=1)
         for name, method in recipe.methods.items()
     }
     few = 0.1 if dataset == "digits" else 1.0

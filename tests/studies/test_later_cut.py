@@ -10,7 +10,7 @@ from clearance.experiments.saved import empty_model
 from clearance.research import Trial
 from papers.engine.reproduce import reproduce
 from papers.sato_2019 import later_cut
-from studies.small_runs import grids_here, interval, number, stored
+from studies.small_runs import grids_here, interval, number, stored, with_changes
 
 SEEDS = 3
 FULL = later_cut.later_cut_recipe
@@ -19,9 +19,7 @@ FULL = later_cut.later_cut_recipe
 def small(dataset="digits", root=None, seeds=None):
     recipe = FULL(dataset, root, seeds)
     methods = {
-        name: dataclasses.replace(
-            recipe.methods[name], features=8, hidden=(8,), head_steps=2, final_head_steps=5
-        )
+        name: with_changes(recipe.methods[name], features=8, hidden=(8,), head_steps=2, final_head_steps=5)
         for name in ("plain", "foca")
     }
     heads = {"per_class": [1, 10], "repetitions": [2, 2], "least_steps": 2, "passes": 1, "most_steps": 5}

@@ -14,7 +14,7 @@ from clearance.vocabulary import Measurement
 from papers.engine.ledger import COST, cost_in_words, table
 from papers.engine.reproduce import reproduce
 from papers.sato_2019 import new_classes
-from studies.small_runs import cells, grids_here, interval, ledger_rows, number, stored, verdict
+from studies.small_runs import cells, grids_here, interval, ledger_rows, number, stored, verdict, with_changes
 
 DRAWS = 3
 FULL = new_classes.new_classes_recipe
@@ -26,7 +26,7 @@ def small(draw):
     """The study's recipe with one epoch on a tenth of the images, narrow heads and two draws of images."""
     recipe = FULL(draw)
     narrow = {
-        name: dataclasses.replace(method, hidden=(8,), head_steps=2, final_head_steps=5)
+        name: with_changes(method, hidden=(8,), head_steps=2, final_head_steps=5)
         for name, method in recipe.methods.items()
     }
     settings = {"new_classes": {"per_class": [1, 5], "repetitions": [3, 2], "hidden": [4]}}

@@ -7,7 +7,7 @@ import pytest
 from clearance.experiments.run import RunPlan
 from papers.engine.reproduce import reproduce
 from papers.sato_2019 import causes, squared_error
-from studies.small_runs import cells, grids_here, interval, number, stored
+from studies.small_runs import cells, grids_here, interval, number, stored, with_changes
 
 SEEDS = 3
 IMAGES = 130  # a tenth of the digits
@@ -25,7 +25,7 @@ ONE_IMAGE = {
 def narrow(recipe):
     """The recipe with narrow heads of few steps on a tenth of the digits."""
     methods = {
-        name: dataclasses.replace(method, hidden=(8, 8), head_steps=2, final_head_steps=5)
+        name: with_changes(method, hidden=(8, 8), head_steps=2, final_head_steps=5)
         for name, method in recipe.methods.items()
     }
     return dataclasses.replace(recipe, dataset="digits", train_fraction=0.1, methods=methods, epochs=1)

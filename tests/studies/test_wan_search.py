@@ -19,7 +19,7 @@ from papers.engine.catalogue import learning_rates
 from papers.engine.reproduce import reproduce
 from papers.engine.study import NoDataError, StudyRequest
 from papers.wan_2018 import combinations, protocol, search_rates, search_settings
-from studies.small_runs import cells, grids_here, interval, number, stored
+from studies.small_runs import cells, grids_here, interval, number, stored, with_changes
 
 SEEDS = 2
 FULL = combinations.combinations_recipe
@@ -181,7 +181,7 @@ def small(seeds=None):
     """A few steps on a tenth of the digits, audited briefly."""
     recipe = FULL(seeds)
     methods: dict[str, Method] = {
-        name: dataclasses.replace(method, final_head_steps=3, head_steps=2, features=8)
+        name: with_changes(method, final_head_steps=3, head_steps=2, features=8)
         for name, method in recipe.methods.items()
     }
     few = {"per_class": [1], "repetitions": [2], "all_images": False, "hidden": [4]}
