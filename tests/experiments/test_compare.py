@@ -115,6 +115,39 @@ def test_every_seed_starts_with_the_loss_as_it_was_given(data):
     assert int(mine.steps) == 0
 
 
+class Unlucky(cl.losses.CrossEntropyLoss):
+    """Cross-entropy that breaks in the first step of one seed, by the count of steps of all seeds."""
+
+    steps = 0
+
+    def __init__(self, breaks_at):
+        super().__init__()
+        self.breaks_at = breaks_at
+
+    def forward(self, outputs, labels):
+        Unlucky.steps += 1
+        if Unlucky.steps == self.breaks_at:
+            raise RuntimeError("out of memory")
+        return super().forward(outputs, labels)
+
+
+def test_a_run_that_breaks_after_another_of_its_method_costs_no_other_run(data, monkeypatch, caplog):
+    monkeypatch.setattr(Unlucky, "steps", 0)
+    card = compared({"mine": Unlucky(3), "plain": "plain"}, data, seeds=3)  # two steps a run
+    (broken,) = [run for run in card.report.runs if run.status.startswith("failed")]
+    assert (broken.method, broken.seed) == ("mine", 1)
+    assert broken.status == "failed: RuntimeError: out of memory"
+    assert {r.seed for r in card.records if r.method == "mine"} == {0, 2}
+    assert "mine, seed 1, failed" in caplog.text
+    assert "in forward" in caplog.text
+
+
+def test_a_method_that_never_worked_raises(data, monkeypatch):
+    monkeypatch.setattr(Unlucky, "steps", 0)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        compared({"plain": "plain", "mine": Unlucky(1)}, data, seeds=2)
+
+
 def test_models_of_the_caller_start_alike_for_every_method_of_a_seed(data):
     made = []
 

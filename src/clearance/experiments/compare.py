@@ -257,7 +257,7 @@ def compare(
             as ``"s3://bucket/prefix"``; None stores no runs.
         engine: Where runs execute: a number of local processes, or any ``concurrent.futures.Executor``, for which
             all arguments must be importable and picklable; tasks in threads of one process take turns. None is this
-            process.
+            process. A run that breaks after another of its method has finished is recorded as failed; the others go on.
         on_run: Called with the method and seed of each run before it starts.
 
     Raises:

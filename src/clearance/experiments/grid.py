@@ -97,9 +97,9 @@ def run_grid(
         plans: The runs.
         data: The images of all plans, or of each plan.
         directory: The folder for runs, or their address; None stores no runs.
-        engine: Where they run. In this process an exception ends the grid, elsewhere it is recorded as a failure.
-            The workers of an Executor on other machines must see `directory` and the images' files under the same
-            paths.
+        engine: Where they run. An exception is recorded as a failure; in this process a ValueError is raised, and so is
+            any exception of a method without a finished run. The workers of an Executor on other machines must see
+            `directory` and the images' files under the same paths.
         listener: Called with events, ``{"event": KIND, ...}`` with KIND one of start, step, audit, note, done,
             failed, kept.
         send_data: Whether an engine gets the images with each plan; otherwise each process loads them from the recipe.
@@ -126,8 +126,18 @@ def run_grid(
         for plan, one in pairs[0]:
             _here(plan, one, directory, listener)
         results, shelf = dict[int, RunFindings](), Shelf()
+        finished: set[str] = set()
         for place, (plan, one) in enumerate(pairs[1]):
-            results[place] = _shelved(_here(plan, one, directory, listener), shelf)
+            try:
+                results[place] = _shelved(_here(plan, one, directory, listener), shelf)
+                finished.add(plan.method)
+            except Exception as error:
+                if isinstance(error, ValueError) or plan.method not in finished:  # bad input, or never worked
+                    raise
+                logging.getLogger(__name__).exception("%s, seed %d, failed", plan.method, plan.seed)
+                reason = f"{type(error).__name__}: {error}"
+                listener(plan, {"event": "failed", "reason": reason})
+                results[place] = failed(plan, reason)
             on_result(results)
         return list(results.values())
     if isinstance(directory, Path):
