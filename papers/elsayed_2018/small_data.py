@@ -22,8 +22,7 @@ def run(request: StudyRequest) -> Path:
     """Run the study and write its ledger.
 
     Args:
-        request: The request. Seeds are draws of images, each with its own seed, 10 by default (CIFAR-10:
-            5).
+        request: The request. Seeds are draws of images, each with its own seed, 10 by default.
     """
     recipes = small_data_recipes(request.dataset, request.root, request.seeds)
     return compared_conditions("small-data", SETTING, TABLES, recipes, request)

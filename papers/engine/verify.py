@@ -386,7 +386,7 @@ def _verdicts(what: str, folder: Path) -> str:
 
 def _run_rows(folder: Path) -> list[Tree]:
     tree = read(folder / "ledger.json")
-    rows: list[Tree] = tree["claims"] if "claims" in tree else [tree["claim"]]
+    rows: list[Tree] = tree["claims"] if "claims" in tree else [{**tree["claim"], "scaled": True}]
     return [row for row in rows if row["verdict"] != "not run"]
 
 

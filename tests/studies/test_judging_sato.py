@@ -79,7 +79,7 @@ class TestSato:
     @pytest.mark.parametrize(
         ("claim", "method", "value", "wanted"),
         [
-            ("T1", "noisy", 300.0, {"measure": "lda_eigenvalue", "split": "test"}),
+            ("T1", "noisy", 300.0, {"measure": "lda_eigenvalue", "split": "train"}),
             ("T2", "batchnorm", 0.01, {"measure": "threshold_error", "chosen_on": "test"}),
             ("A2", "noisy", 0.01, {"audit": "co_adaptation", "head": "retrained", "samples": 100}),
             ("A3", "plain", 0.01, {"audit": "co_adaptation", "head": "retrained", "samples": 30}),
@@ -88,7 +88,7 @@ class TestSato:
             ("A6", "plain", 0.9, {"audit": "accuracy"}),
             ("G1", "plain", 0.001, {**EMPIRICAL, "layer": "2"}),
             ("G3", "plain", 0.001, {**EMPIRICAL, "layer": "2"}),
-            ("G4", "dropout", 0.001, {"measure": "path_error_rise", "features": "rms"}),
+            ("G4", "dropout", 0.001, {"measure": "path_error_rise", "features": "raw"}),
             ("P1", "noisy", 0.95, {"measure": "plane_axis_share"}),
             ("P2", "noisy", 500.0, {"measure": "lda_eigenvalue", "split": "train"}),
         ],

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from clearance.experiments.audit_plan import AuditPlan
+from clearance.experiments.build import build_loss
+from clearance.experiments.recipe import read_recipe
 from clearance.models import extractors  # noqa: F401 - the recipes' models are there
 from papers.elsayed_2018.protocol import small_data_recipes
 from papers.engine.catalogue import PAPERS, full_recipe, paper, paper_claims, paper_datasets, paper_recipe
 from papers.engine.reproduce import reproduce
 from papers.engine.study import StudyRequest
+from papers.engine.verify import ROOT
 from papers.sato_2019 import fine_tuning
 from papers.tanay_2018 import depth, lenet
 from papers.wan_2018 import accuracy
@@ -160,3 +163,8 @@ def test_the_number_of_seeds_that_a_study_takes_is_the_one_that_was_fixed():
     for name in PAPERS:
         judged = {claim.study for claim in paper_claims(name).claims if claim.study and claim.readings}
         assert judged - {"svm"} <= set(fixed[name])
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("*/results/**/*.yaml")), ids=lambda path: path.stem)
+def test_a_recipe_beside_results_is_read_and_its_losses_are_built(path):
+    assert all(build_loss(method) for method in read_recipe(path).methods.values())
