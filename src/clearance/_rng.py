@@ -30,3 +30,18 @@ def generator(seed: int, *names: str | int) -> torch.Generator:
     True
     """
     return torch.Generator().manual_seed(derived_seed(seed, *names))
+
+
+def seed_global(seed: int, device: torch.device | None = None) -> None:
+    """Seed the CPU's global generator, and that of one device; `torch.manual_seed` would seed those of all devices."""
+    torch.default_generator.manual_seed(seed)
+    if device is not None and device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+    elif device is not None and device.type != "cpu":
+        torch.get_device_module(device).manual_seed(seed)
+
+
+def cuda_in_use() -> list[int]:
+    """The CUDA devices whose global generators may have been used, for ``fork_rng``."""
+    return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []

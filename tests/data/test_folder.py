@@ -392,6 +392,16 @@ def test_obeys_the_orientation_mark(tmp_path):
     np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), upright / np.float32(255))
 
 
+def test_damaged_exif_names_no_orientation(tmp_path, monkeypatch):
+    def damaged(picture):
+        raise struct.error("unpack requires a buffer of 8 bytes")
+
+    monkeypatch.setattr("clearance.data.folder.ImageOps.exif_transpose", damaged)
+    pixels = gradient(4, 6)
+    data = two_classes(tmp_path, pixels)
+    np.testing.assert_array_equal(data.images[0].permute(1, 2, 0).numpy(), pixels / np.float32(255))
+
+
 def write(root, sizes):
     """Classes a and b of pictures of these sizes (width, height)."""
     for label, name in enumerate("ab"):

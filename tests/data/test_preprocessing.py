@@ -154,10 +154,25 @@ def test_efficientnets_processor_divides_by_std_twice():
 
 
 def test_a_resize_to_a_rectangle_is_refused():
-    with pytest.raises(
-        ValueError, match="must keep the proportions of a picture, or make it square; got 48 x 64"
+    for source, got in (
+        (SimpleNamespace(transforms=[Resize((48, 64)), Normalize()]), "48 x 64"),
+        (SimpleNamespace(**{**vars(preset()), "crop_size": [224, 192]}), "224 x 192"),
+        ({**TIMM, "input_size": (3, 256, 128)}, "256 x 128"),
     ):
-        preprocessing_of(SimpleNamespace(transforms=[Resize((48, 64)), Normalize()]))
+        with pytest.raises(ValueError, match=f"make it square, and a crop must be square; got {got}"):
+            preprocessing_of(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        SimpleNamespace(transforms=[CenterCrop(), ToTensor(), Normalize()]),
+        {**HF, "do_resize": False, "do_center_crop": True, "crop_size": {"height": 224, "width": 224}},
+    ],
+)
+def test_a_crop_without_a_resize_is_refused(source):
+    with pytest.raises(ValueError, match="a crop must follow a resize; got one to 224 pixels alone"):
+        preprocessing_of(source)
 
 
 def test_a_resize_that_is_not_understood_is_refused():

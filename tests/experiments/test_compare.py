@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import pytest
 import torch
@@ -140,6 +141,23 @@ def test_a_run_that_breaks_after_another_of_its_method_costs_no_other_run(data, 
     assert {r.seed for r in card.records if r.method == "mine"} == {0, 2}
     assert "mine, seed 1, failed" in caplog.text
     assert "in forward" in caplog.text
+
+
+class Warming(cl.losses.Loss):
+    """Cross-entropy under another name from the second pass on."""
+
+    def forward(self, outputs, labels):
+        term = nn.functional.cross_entropy(outputs.logits, labels)
+        Unlucky.steps += 1
+        return cl.LossTerms({"early" if Unlucky.steps < 3 else "late": term})  # two steps a pass
+
+
+def test_the_curve_of_a_loss_whose_terms_come_and_go_has_all_of_them(data, monkeypatch):
+    monkeypatch.setattr(Unlucky, "steps", 0)
+    card = compared({"mine": Warming()}, data, seeds=1, epochs=2)
+    (curve,) = [one for one in card.exhibits if (one.audit, one.name) == ("training", "curve")]
+    assert len(curve.columns["loss"]) == 2
+    assert all(math.isfinite(loss) and loss > 0 for loss in curve.columns["loss"])
 
 
 def test_a_method_that_never_worked_raises(data, monkeypatch):
@@ -314,6 +332,13 @@ def test_partial_pages_name_their_seeds_and_leave_nothing_behind(data, tmp_path,
 
 
 class TestAudit:
+    def test_warnings_as_errors_leave_a_replaced_forward_in_place(self, model, data):
+        half = model.to(torch.bfloat16)
+        half.forward = replaced = half.forward
+        with pytest.raises(UserWarning, match="are audited in a float32 copy"):
+            cl.audit(half, train=data.train, test=data.test, audits=["accuracy"])
+        assert half.forward is replaced
+
     @pytest.fixture
     def model(self):
         torch.manual_seed(0)

@@ -18,9 +18,10 @@ from clearance.audits.out_of_distribution import neighbour_score
 from clearance.cli.__main__ import main
 from clearance.experiments.audit import AuditRequest, Target, run_audit
 from clearance.experiments.build import RunData
-from clearance.experiments.class_order import in_order_of
+from clearance.experiments.class_order import InOrder, in_order_of
 from clearance.experiments.export import export
 from clearance.models.black_box import black_box
+from clearance.models.cut import SummedHeads
 
 
 def trained():
@@ -156,12 +157,23 @@ def one_logit(images):
     return cl.wrap(nn.Sequential(nn.Flatten(), nn.Linear(64, 1)).eval(), example=images, verbose=False)
 
 
+def one_logit_turned(images):
+    model = one_logit(images)
+    model.head = InOrder(model.head, [1, 0])
+    return model
+
+
 def boxed(images):
     return black_box(nn.Sequential(nn.Flatten(), nn.Linear(64, 2)).eval(), example=images, verbose=False)
 
 
 @pytest.mark.parametrize(
-    ("model", "what"), [(one_logit, "one logit for two classes"), (boxed, "a black box")]
+    ("model", "what"),
+    [
+        (one_logit, "one logit for two classes"),
+        (one_logit_turned, "one logit for two classes"),
+        (boxed, "a black box"),
+    ],
 )
 def test_what_the_reader_would_misread_is_refused_before_any_audit(tmp_path, model, what):
     test = cl.load_dataset("digits", "test")
@@ -191,6 +203,30 @@ def test_classes_confidence_and_rejection_are_those_of_the_audit(exported):
     assert bool((usual == (scores >= limit))[~near].all())
     assert sum(usual for _, _, usual in found[:80]) >= 68
     assert sum(usual for _, _, usual in found[80:]) <= 20
+
+
+class Distilled(nn.Module):
+    """Two heads, each with features of its own, whose logits are averaged when it is evaluated."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.other = nn.Linear(64, 8), nn.Linear(64, 8)
+        self.head, self.head_dist = nn.Linear(8, 10), nn.Linear(8, 10)
+
+    def forward(self, images):
+        flat = images.flatten(1)
+        return (self.head(self.body(flat)) + self.head_dist(self.other(flat))) / 2
+
+
+def test_averaged_heads_are_read_without_features(tmp_path):
+    train, test = (cl.load_dataset("digits", split) for split in ("train", "test"))
+    module = Distilled().eval()
+    model = cl.wrap(module, example=test.images[:4], verbose=False)
+    assert any(isinstance(part, SummedHeads) for part in model.head.modules())
+    export(Subject(model, train, test), [], tmp_path)
+    answers = reader(tmp_path)(module, tmp_path)(test.images[:20])
+    with torch.no_grad():
+        assert [name for name, *_ in answers] == [test.classes[k] for k in module(test.images[:20]).argmax(1)]
 
 
 def test_names_stand_in_the_order_of_the_modules_outputs(tmp_path):

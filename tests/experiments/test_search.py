@@ -1,5 +1,6 @@
 """The search: the same for every method, on a part of the training set, and wider where it must be."""
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from clearance.experiments.recipe import Recipe
 from clearance.experiments.run import RunFindings, failed
 from clearance.experiments.search import Trial, at_edge, best_trial
 from clearance.records import Record, RunNote
+from clearance.records.record import LeftOut
 from clearance.vocabulary import Measurement, Outcome
 
 
@@ -163,6 +165,22 @@ def test_runs_that_broke_down_count_as_wrong_everywhere(searched):
     (broken,) = [t for t in trials if t.method == "plain" and t.lr == 0.1]
     assert (broken.one_image_error, broken.own_error) == (1.0, 1.0)
     assert broken.statuses == ("failed: boom", "failed: boom")
+    assert best_trial(trials, "plain").lr in (0.05, 0.2)
+
+
+def test_an_audit_that_failed_gives_no_error_to_choose_by(searched, monkeypatch):
+    def without_heads(grid, plan):
+        found = whole(grid, plan)
+        if plan.settings.lr != 0.1:
+            return found
+        lost = (LeftOut("co_adaptation", "failed", "MemoryError"),)
+        return dataclasses.replace(found, records=found.records[2:], left_out=lost)
+
+    whole = Landscape.findings
+    monkeypatch.setattr(Landscape, "findings", without_heads)
+    trials, _ = searched({"plain": 0.1, "foca": 0.2})
+    (broken,) = [t for t in trials if t.method == "plain" and t.lr == 0.1]
+    assert broken.failed == "failed: audit co_adaptation: MemoryError"
     assert best_trial(trials, "plain").lr in (0.05, 0.2)
 
 

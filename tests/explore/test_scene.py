@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from clearance.experiments.explore import explored_dataset
 from clearance.explore import scene_of
@@ -119,3 +120,13 @@ def test_the_machines_are_those_of_svm_path():
 
 def test_the_slider_is_the_articles_grid():
     assert (LOG_LAMBDAS[0], LOG_LAMBDAS[40], LOG_LAMBDAS[80], len(LOG_LAMBDAS)) == (-6, -2, 2, 81)
+
+
+def test_sets_of_other_classes_are_refused(tmp_path):
+    for split, names in (("train", "abc"), ("test", "bc")):
+        for name in names:
+            (tmp_path / split / name).mkdir(parents=True)
+            for k in range(3):
+                Image.new("L", (8, 8), 20 * k + ord(name) - 90).save(tmp_path / split / name / f"{k}.png")
+    with pytest.raises(ValueError, match="classes"):
+        explored_dataset(f"folder:{tmp_path}", ("b", "c"), size=8)

@@ -225,6 +225,15 @@ def test_a_model_in_evaluation_mode_is_trained_all_the_same(data, make_model, we
     assert int(weights(models[1])["extractor.2.num_batches_tracked"]) == 6
 
 
+def test_what_follows_foca_resumes_after_it_was_read_back(data, make_model, tmp_path):
+    def both():
+        model = make_model()
+        fit(model, FOCA(weak_heads=QUICK, per_class=2), data, epochs=1, batch_size=8, run_dir=tmp_path / "a")
+        return fit(model, EndToEnd(), data, epochs=1, batch_size=8, run_dir=tmp_path / "b")
+
+    assert both().history == both().history
+
+
 @pytest.mark.parametrize("ending", ["finished", "raises"])
 def test_the_callers_random_numbers_are_untouched(data, make_model, ending):
     class Failing(CrossEntropyLoss):

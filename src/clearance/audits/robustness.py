@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count, check_positive
-from clearance._rng import derived_seed
+from clearance._rng import derived_seed, seed_global
 from clearance.attacks.attack import (
     CHUNK,
     AnyAttack,
@@ -157,7 +157,7 @@ class Drawn:
 
     def _draw(self, number: int, images: Tensor) -> Tensor:
         with torch.random.fork_rng([images.device] if images.is_cuda else []):
-            torch.manual_seed(derived_seed(self.seed, "draw", number))
+            seed_global(derived_seed(self.seed, "draw", number), images.device)
             return self.model(images)
 
 

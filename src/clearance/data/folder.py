@@ -401,12 +401,19 @@ def _picture(content: bytes) -> Image.Image:
             )  # `check_extent` has a bound of its own
             with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:
                 check_extent(*picture.size)
-                return Image.fromarray(picture_array(ImageOps.exif_transpose(picture), keep_grey=False))
+                return Image.fromarray(picture_array(_upright(picture), keep_grey=False))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         reason = (
             "not a picture, or damaged" if isinstance(error, Image.UnidentifiedImageError) else str(error)
         )
         raise ValueError(reason.partition(";")[0]) from error
+
+
+def _upright(picture: Image.Image) -> Image.Image:
+    try:
+        return ImageOps.exif_transpose(picture)
+    except Exception:  # noqa: BLE001 - Pillow raises anything on damaged EXIF, which names no orientation
+        return picture
 
 
 def picture_array(picture: Image.Image, *, keep_grey: bool) -> NDArray[Any]:

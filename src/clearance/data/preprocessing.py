@@ -28,7 +28,7 @@ class Preprocessing:
         mean: Subtracted from images in [0, 1], one value per channel; None if unknown.
         std: Divides images after that.
         size: Side of the centre crop, in pixels.
-        short_side: Length of the short side before the crop, in pixels; None without resizing.
+        short_side: Length of the short side before the crop, in pixels; None is `size`.
         interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"`` or ``"lanczos"``.
         squash: Whether both sides are resized to `short_side`, as by a Hugging Face size of height and width and by
             timm's crop mode of this name; a picture that is not square is then distorted, and nothing of it is cut off.
@@ -85,7 +85,7 @@ def preprocessing_of(source: Any) -> Preprocessing:
     Face image processor (image_mean, image_std, size, crop_size, crop_pct).
 
     Raises:
-        ValueError: If `source` is none of these, or resizes to sides that differ.
+        ValueError: If `source` is none of these, resizes or crops to sides that differ, or crops without resizing.
 
     >>> found = preprocessing_of({"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "input_size": (3, 224, 224),
     ...                           "crop_pct": 0.9, "interpolation": "bicubic"})
@@ -179,8 +179,9 @@ def _timm(source: Any) -> Preprocessing | None:
     mean, std, size = (_get(source, name) for name in ("mean", "std", "input_size"))
     if not (_numbers(mean) and _numbers(std) and _numbers(size)) or len(size) != 3:
         return None
-    side, crop = int(size[-1]), float(_get(source, "crop_pct") or 1.0)
+    side, crop = _side(tuple(size)[1:]), float(_get(source, "crop_pct") or 1.0)
     squash = _get(source, "crop_mode") == "squash"
+    assert side is not None
     return _made(mean, std, side, short_side_of(side, crop), _get(source, "interpolation"), squash)
 
 
@@ -266,11 +267,16 @@ def _composed(source: Any) -> Preprocessing | None:
 def _made(
     mean: Any, std: Any, kept: int | None, resized: int | None, interpolation: Any, squash: bool = False
 ) -> Preprocessing:
+    if kept is not None and resized is None:
+        raise ValueError(
+            f"a crop must follow a resize; got one to {kept} pixels alone. Give clearance.data.Preprocessing(size="
+            f"{kept}, short_side=...), with the short side of your pictures."
+        )
     return Preprocessing(
         None if mean is None else tuple(float(each) for each in mean),
         None if std is None else tuple(float(each) for each in std),
         kept,
-        resized if resized is not None else kept,
+        resized,
         _interpolation(interpolation),
         squash,
     )
@@ -288,8 +294,9 @@ def _is_squashed(size: Any) -> bool:
         return False
     if sides[0] != sides[1]:
         raise ValueError(
-            f"a resize must keep the proportions of a picture, or make it square; got {sides[0]} x {sides[1]}. Give "
-            "clearance.data.Preprocessing(size=..., squash=True) if a square will do, or resize the pictures first."
+            "a resize must keep the proportions of a picture or make it square, and a crop must be square; got "
+            f"{sides[0]} x {sides[1]}. Give clearance.data.Preprocessing(size=..., squash=True) if a square will do, "
+            "or resize the pictures first."
         )
     return True
 
@@ -303,12 +310,17 @@ def _named_sides(size: Any) -> dict[str, Any] | None:
 
 
 def _side(size: Any) -> int | None:
-    """A side in pixels, from a number, a sequence or a mapping."""
+    """A side in pixels, from a number, a sequence or a mapping.
+
+    Raises:
+        ValueError: If there are two that differ.
+    """
+    _is_squashed(size)
     named = _named_sides(size)
     if named is not None:
         size = named.get("shortest_edge", named.get("height"))
     if isinstance(size, Sequence) and not isinstance(size, str) and size:
-        size = min(size)
+        size = size[0]
     return int(size) if isinstance(size, int | float) else None
 
 

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
@@ -361,13 +361,12 @@ class RunFolder:
             defaults=run.recipe.audit_settings,
             unknown=has_unknown,
         )
-        plan = RunPlan(run.recipe, run.method, run.seed, audits=asked)
+        recipe = replace(run.recipe, root=self.root or run.recipe.root)
+        plan = RunPlan(recipe, run.method, run.seed, audits=asked)
         data = run.data(self.root)
         others = None
         if has_unknown:
-            others = unknown_images(
-                self.unknown, data.test, cache=self.cache, root=self.root or run.recipe.root
-            )
+            others = unknown_images(self.unknown, data.test, cache=self.cache, root=recipe.root)
         ready = plan.resolved_audits(
             data, folder.resolve().parent, unknown=others, images=request.images, slices=request.slices
         )

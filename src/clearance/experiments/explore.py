@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count
+from clearance.audits._audit import check_comparable
 from clearance.data import ImageSet
 from clearance.experiments.datasets import load_dataset
 from clearance.experiments.provenance import report_with
@@ -62,6 +63,7 @@ def explored_dataset(
     train = load_dataset(name, "train", root, size)
     chosen = chosen_classes(train.classes, classes or USUAL.get(name, train.classes[:2]))
     test = load_dataset(name, "test", root, size)
+    check_comparable(train, test)
     most = balanced_count(train, chosen, per_class)
     parts = [
         _of_classes(train, train.images, chosen, most),

@@ -13,7 +13,7 @@ from clearance.audits import Findings, OutOfDistribution, Subject
 from clearance.audits.rejection import LEAST
 from clearance.models import Classifier
 from clearance.models.black_box import lacks
-from clearance.models.cut import TwoLogits
+from clearance.models.cut import SummedHeads, TwoLogits
 
 SETTINGS, FEATURES, READER = "deploy.json", "features.pt", "reader.py"
 
@@ -65,7 +65,7 @@ def check_exportable(model: Classifier) -> None:
     Raises:
         ValueError: If the model is a black box, or has one logit for two classes.
     """
-    if lacks(model) or isinstance(model.head, TwoLogits):
+    if lacks(model) or any(isinstance(part, TwoLogits) for part in model.head.modules()):
         got = "a black box" if lacks(model) else "a module with one logit for two classes"
         raise ValueError(
             f"`export` must be used with a module that gives one logit per class; got {got}. Audit it without `export`."
@@ -92,4 +92,6 @@ def _of_model(subject: Subject) -> dict[str, Any]:
 
 def _head_of(model: Classifier) -> str | None:
     """The name of the submodule whose input are the features; None where no such input is one vector."""
+    if any(isinstance(part, SummedHeads) and part.widths for part in model.head.modules()):
+        return None
     return "head" if model.cut is None else model.cut or None

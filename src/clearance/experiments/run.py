@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from clearance._checks import check_count
 from clearance._describe import describe
 from clearance._processes import from_first, process_rank
-from clearance._rng import derived_seed
+from clearance._rng import cuda_in_use, derived_seed
 from clearance.audits import Audit, Findings, WeightScale
 from clearance.audits.weight_scale import decayed_parameters
 from clearance.data import ImageSet
@@ -191,10 +191,9 @@ def training_findings(result: FitResult, memory: float | None = None) -> Finding
 def _curves(result: FitResult) -> tuple[Exhibit, ...]:
     curves = []
     if result.history:
-        terms = [name for name in result.history[0] if name not in NOT_LOSSES]
         columns = {
             "step": [row["step"] for row in result.history],
-            "loss": [sum(row[term] for term in terms) for row in result.history],
+            "loss": [sum(v for name, v in row.items() if name not in NOT_LOSSES) for row in result.history],
         }
         caption = "Training loss, averaged over each pass through the training images."
         curves.append(Exhibit("training", "curve", "curve", columns, caption))
@@ -424,7 +423,7 @@ def _fresh_model(plan: RunPlan, data: RunData) -> Classifier:
     if plan.model is None:
         model = build_model(plan.recipe.model, plan.settings, data.train, plan.seed)
         return with_channels_last(model) if plan.recipe.channels_last else model
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=cuda_in_use()):  # the function may build on a GPU
         torch.manual_seed(derived_seed(plan.seed, "model"))
         model = plan.model()
     if not isinstance(model, Classifier):

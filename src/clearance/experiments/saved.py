@@ -9,11 +9,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from clearance._rng import derived_seed
+from clearance._rng import derived_seed, seed_global
 from clearance.data import ImageSet, StoredImageSet
 from clearance.experiments.build import RunData, build_data, build_way, drawn_data
 from clearance.experiments.catalogue import MODELS, resolve
-from clearance.experiments.method import Method, NetworkSettings
+from clearance.experiments.method import WAYS, Method, NetworkSettings
 from clearance.experiments.recipe import Recipe, from_tree
 from clearance.heads import (
     MLP,
@@ -111,9 +111,20 @@ def _facts(folder: Path) -> dict[str, Any]:
     """
     try:
         facts: dict[str, Any] = json.loads(read_file(folder, FACTS))
+        for method in (facts["method"], *facts["recipe"]["methods"].values()):
+            _drop_unused(method)
         return {key: facts[key] for key in ("model", "method", "shape", "classes", "recipe", "name", "seed")}
     except _DAMAGE as error:
         raise _damaged(folder, error) from error
+
+
+def _drop_unused(method: dict[str, Any]) -> None:
+    """Without what the method's way of training does not use, which `Method` refuses and older runs may have."""
+    for way, unset in WAYS.items():
+        for name in vars(unset()) if way != method["way"] else ():
+            method.pop(name, None)
+    if not method.get("adversarial"):
+        method.pop("adversarial_share", None)
 
 
 def _damaged(folder: Path, error: Exception) -> ValueError:
@@ -219,11 +230,11 @@ def empty_model(
             f"model {model!r} takes square images; these are {width}x{height}. Give the side: size, or --size."
         )
     with torch.random.fork_rng(devices=[]):  # leaves the caller's random numbers unchanged
-        torch.manual_seed(derived_seed(seed, "extractor"))
+        seed_global(derived_seed(seed, "extractor"))
         extractor = _extractor(model, method, channels, height)
         with torch.no_grad():
             features = extractor.eval()(torch.zeros(1, *shape)).shape[1]
-        torch.manual_seed(derived_seed(seed, "head"))
+        seed_global(derived_seed(seed, "head"))
         head: nn.Module
         if method.mixture == "none":
             head = MLP((features, *method.hidden, class_count), method.dropout, method.norm)

@@ -18,7 +18,7 @@ from clearance.experiments.run import FAILED_RUN, RunFindings, RunPlan
 from clearance.experiments.saved import check_networks
 from clearance.records import Record
 from clearance.runs.remote import RemoteRuns
-from clearance.vocabulary import Measurement
+from clearance.vocabulary import Measurement, Outcome
 
 CRITERIA = ("one_image_error", "own_error")
 
@@ -247,10 +247,18 @@ def _run(
                 fmean(found.value for found in few) if few else None,
                 _standard_error(few) if few else None,
                 fmean(_error(f, "accuracy", "split", "test").value for f in own),
-                tuple(f.note.status if f.note else "" for f in own),
+                tuple(map(_status, own)),
             )
         )
     return trials
+
+
+def _status(found: RunFindings) -> str:
+    """How a run ended; an audit that failed has no error to choose by."""
+    note = found.note
+    if found.left_out and note is not None and note.outcome is not Outcome.DIVERGED:
+        return f"{FAILED_RUN} audit {found.left_out[0].audit}: {found.left_out[0].reason}"
+    return note.status if note else ""
 
 
 def _error(findings: RunFindings, audit: str, key: str, wanted: str) -> Measurement:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from clearance._checks import check_count
 from clearance._describe import digest
 from clearance._processes import process_count
+from clearance._rng import cuda_in_use
 from clearance.data import open_images
 from clearance.experiments.audit import audit
 from clearance.experiments.audit_plan import AuditPlan
@@ -183,7 +184,7 @@ class Audits:
             with (
                 torch.inference_mode(mode=False),
                 torch.enable_grad(),
-                torch.random.fork_rng(),
+                torch.random.fork_rng(devices=cuda_in_use()),
                 _alone() as engine,
             ):
                 settings = {**self.settings, "engine": self.settings.get("engine") or engine}

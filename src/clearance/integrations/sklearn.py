@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
+from clearance._rng import cuda_in_use
 from clearance.data import ImageSet
 from clearance.heads import MLP
 from clearance.models import Classifier
@@ -86,7 +87,7 @@ class ClearanceClassifier(ClassifierMixin, BaseEstimator):
         self._low, self._range = float(X.min()), float(np.ptp(X)) or 1.0
         data = self._set(X, numbers)
         seed = int(check_random_state(self.random_state).randint(_LARGEST_SEED))
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=cuda_in_use()):
             torch.manual_seed(seed)
             model = (self.network or self._perceptron)(data.shape, len(self.classes_))
         if self.network is None:

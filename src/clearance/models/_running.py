@@ -127,7 +127,6 @@ def in_float32(model: nn.Module) -> Iterator[None]:
     """
     tensors: chain[Tensor] = chain(model.parameters(), model.buffers())
     others = [one for one in tensors if one.is_floating_point() and one.dtype is not torch.float32]
-    replaced = vars(model).pop("forward", None)
     if others:
         warnings.warn(
             f"weights in {', '.join(sorted({str(one.dtype) for one in others}))} are audited in a float32 copy; the "
@@ -136,6 +135,7 @@ def in_float32(model: nn.Module) -> Iterator[None]:
             stacklevel=5,
         )
     before = [one.data for one in others]
+    replaced = vars(model).pop("forward", None)
     try:
         for one in others:
             one.data = one.data.float()

@@ -28,7 +28,7 @@ from clearance._processes import (
     process_count,
     process_rank,
 )
-from clearance._rng import derived_seed, generator
+from clearance._rng import derived_seed, generator, seed_global
 from clearance.data import ImageSet
 from clearance.data.intake import open_images
 from clearance.heads import GaussianMixture
@@ -568,6 +568,8 @@ def _read_back(session: Session, weights: dict[str, Tensor], result: dict[str, A
     session.model.eval()
     status = Status(Outcome(result["outcome"]), result["step"], result["reason"])
     trained = status.outcome in (Outcome.FINISHED, Outcome.COLLAPSED) and status.step == session.total_steps
+    if trained and not session.way.trains_head:
+        session.model.unfinished = None  # as `finish` left it: part of the next run's fingerprint
     if trained and result.get("label_noise", session.label_noise) != session.label_noise:
         # the known share of wrong labels has changed
         status = _judged(session, Status(Outcome.FINISHED, status.step))
@@ -751,7 +753,7 @@ def fit(
         label_noise=label_noise,
     )
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
-        torch.manual_seed(derived_seed(seed, *own_stream("forward")))
+        seed_global(derived_seed(seed, *own_stream("forward")), place)
         if run_dir is None:
             return run_session(session, None, checkpoint_every, on_step, on_epoch)
         settings = {
