@@ -52,12 +52,10 @@ class Condition:
     """One way in which every method is trained, and what is measured then.
 
     Args:
-        name: Its name.
         recipe: The recipe, with every method.
         criterion: The error, on held-out training images, by which its learning rates are chosen.
     """
 
-    name: str
     recipe: Recipe
     criterion: str
 
@@ -113,9 +111,7 @@ def read_matrix(dataset: str, root: str | None = None) -> Matrix:
     made = {}
     for name, own in conditions.items():
         criterion = own.pop("chosen_by")
-        made[name] = Condition(
-            name, from_tree({**tree, **own, "root": root}, f"condition {name!r}"), criterion
-        )
+        made[name] = Condition(from_tree({**tree, **own, "root": root}, f"condition {name!r}"), criterion)
     return Matrix(made, longer, factors)
 
 

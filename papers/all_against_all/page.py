@@ -7,6 +7,7 @@ from typing import Literal
 from clearance.research import (
     LEVEL,
     THIN,
+    Comparison,
     Outcome,
     compare_seeds,
     holm,
@@ -131,12 +132,7 @@ def _best(work: Work) -> str:
         if not whole:
             continue
         best = (min if better == "lower" else max)(means, key=lambda name: means[name])
-        compared = {
-            name: compare_seeds(row, values[best], better=better, log=unit in LOGARITHM)
-            for name, row in values.items()
-            if name != best
-        }
-        adjusted = holm({name: 1.0 if one.p is None else one.p for name, one in compared.items()})
+        _, adjusted = _compared(values, best, unit, better)
         alike = [name for name, p in adjusted.items() if p >= LEVEL]
         rows.append([question.title, f"{best}, {printed(means[best], unit)}", "; ".join(alike) or "none"])
     return markdown_table(rows)
@@ -148,12 +144,7 @@ def _against_plain(work: Work) -> str:
         values, unit, better = _answers(work, question)
         if BASELINE not in values or any(len(row) < work.matrix.seeds for row in values.values()):
             continue
-        compared = {
-            name: compare_seeds(row, values[BASELINE], better=better, log=unit in LOGARITHM)
-            for name, row in values.items()
-            if name != BASELINE
-        }
-        adjusted = holm({name: 1.0 if one.p is None else one.p for name, one in compared.items()})
+        compared, adjusted = _compared(values, BASELINE, unit, better)
         sure = {
             name: one.verdict
             for name, one in compared.items()
@@ -164,6 +155,18 @@ def _against_plain(work: Work) -> str:
         ]
         rows.append([question.title, *told])
     return markdown_table(rows)
+
+
+def _compared(
+    values: Mapping[str, Values], other: str, unit: str, better: Better
+) -> tuple[dict[str, Comparison], dict[str, float]]:
+    """Every method against one of them, and its p value adjusted for all."""
+    found = {
+        name: compare_seeds(row, values[other], better=better, log=unit in LOGARITHM)
+        for name, row in values.items()
+        if name != other
+    }
+    return found, holm({name: 1.0 if one.p is None else one.p for name, one in found.items()})
 
 
 def _intervals(work: Work) -> str:

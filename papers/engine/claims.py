@@ -123,7 +123,6 @@ class Claim:
         readings: What it is judged on; none where nothing of it can be measured by a comparison.
         also: Other datasets on which its ordering is looked at; there the claim itself is not comparable.
         note: What must be known to read the verdict.
-        if_order_differs: The remark if the claim holds and one of its controls is refuted.
         command: What to run where the claim is about no dataset of a comparison; ``"-"`` where nothing here runs it.
         study: Name of the study that measures it, if the paper's recipe does not.
         source: Where the claim is known from, if not from the paper itself.
@@ -143,7 +142,6 @@ class Claim:
     readings: Sequence[ClaimReading] = ()
     also: Sequence[str] = ()
     note: str = ""
-    if_order_differs: str = ""
     command: str = ""
     study: str = ""
     source: str = ""

@@ -494,7 +494,7 @@ def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf, older: Sequence[Map
     if dataset in claim.not_judged:
         bare = tuple(replace(one, verdict="not judged", reason="", order="not judged") for one in judged)
         return Judgement(claim, "not judged", claim.not_judged[dataset], "", bare)
-    remark = _remark(claim, judged)
+    remark = _remark(judged)
     if claim.expected or dataset not in claim.datasets:
         word: ClaimVerdict = "expected only" if claim.expected else "not comparable"
         decided = next((one for word in order for one in decisive if one.order == word), decisive[0])
@@ -515,11 +515,11 @@ def ordering_in_words(order: ClaimVerdict) -> Ordering:
     return words.get(order, "cannot tell")
 
 
-def _remark(claim: Claim, judged: Sequence[JudgedReading]) -> str:
+def _remark(judged: Sequence[JudgedReading]) -> str:
     controls = {one.order for one in judged if one.reading.role == "control"}
     orders = {one.order for one in judged if one.reading.role == "verdict"}
     if orders == {"holds"} and "refuted" in controls:
-        return claim.if_order_differs or "a control orders the methods otherwise"
+        return "a control orders the methods otherwise"
     if "refuted" in orders and "holds" in controls:
         return "a control orders the methods as claimed"
     return ""

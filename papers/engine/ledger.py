@@ -268,7 +268,7 @@ def cost_in_words(report: Report, method: str, baseline: str) -> str:
     """Time and memory of a method as factors of the baseline's; empty where neither was measured."""
     compared = ((quantity.label, quantity.compared(report, method, baseline)) for quantity in COST)
     return " and ".join(
-        f"{_factor(one)} the {label}"
+        f"{factor(one)} the {label}"
         for label, one in compared
         if one is not None and one.difference is not None
     )
@@ -279,7 +279,7 @@ def cost_cells(report: Report, method: str, baseline: str) -> list[str]:
     if method == baseline:
         return ["1×"] * len(COST)
     compared = [quantity.compared(report, method, baseline) for quantity in COST]
-    return ["–" if one is None or one.difference is None else _factor(one) for one in compared]
+    return ["–" if one is None or one.difference is None else factor(one) for one in compared]
 
 
 def in_words(report: Report, quantity: TableRow, method: str, baseline: str) -> str:
@@ -347,11 +347,11 @@ def _cell(report: Report, row: TableRow, method: str, baseline: str) -> str:
     if one is None or one.difference is None:
         return text
     if row.unit != "fraction":
-        return f"{text}, {_factor(one)}"
+        return f"{text}, {factor(one)}"
     return f"{text} [{one.verdict if one.low is not None else 'no verdict: ' + seeds_in_words(one.seeds)}]"
 
 
-def _factor(one: Comparison) -> str:
+def factor(one: Comparison) -> str:
     """A comparison of logarithms as a factor with its interval."""
     assert one.difference is not None
     middle = in_unit(math.exp(one.difference), "factor")

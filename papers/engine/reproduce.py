@@ -54,7 +54,7 @@ class Reproduction:
     @property
     def has_data(self) -> bool:
         """Whether the dataset was there."""
-        return not self.missing and not any(judgement.reason == NO_DATA for judgement in self.judgements)
+        return not self.missing
 
 
 def reproduce(

@@ -93,7 +93,7 @@ def verified(path: Path) -> Verified:
     """One ledger, computed again, and the page beside it."""
     tree = read(path)
     found = _verified_claims(path, tree) if "claims" in tree else _verified_rows(path, tree)
-    if tree.get("page") != page_digest(path.with_suffix(".md").read_text("utf-8")):
+    if tree["page"] != page_digest(path.with_suffix(".md").read_text("utf-8")):
         changed = "ledger.md was changed after it was written: its digest is not that in ledger.json"
         found = dataclasses.replace(found, problems=(*found.problems, changed))
     return found
@@ -150,8 +150,8 @@ def _verified_claims(path: Path, tree: Tree) -> Verified:
 
 def judged_again(tree: Tree, folder: Path) -> Ledger:
     """The ledger of a ``ledger.json``, judged by today's claims on the values that it and its folder keep."""
-    name, dataset, studies = tree["paper"], tree["dataset"], tuple(tree.get("studies", ()))
-    records = records_in(tree.get("measurements", []), dataset)
+    name, dataset, studies = tree["paper"], tree["dataset"], tuple(tree["studies"])
+    records = records_in(tree["measurements"], dataset)
     older = {row["id"]: row for row in tree["claims"]}
     runs = tuple(RunNote.from_json(row) for row in tree["runs"])
     report = Report({}, tree["versions"], tree["command"], tree["created"], tuple(records), runs=runs)
@@ -171,7 +171,7 @@ def rewrite(root: Path = ROOT) -> list[Path]:
     for path in ledgers(root):
         tree, markdown = read(path), path.with_suffix(".md")
         said = markdown.read_text("utf-8")
-        as_written = tree.get("page") == page_digest(said)
+        as_written = tree["page"] == page_digest(said)
         if "claims" in tree:
             ledger = judged_again(tree, path.parent)
             more = {

@@ -15,6 +15,7 @@ from typing import Any
 
 from clearance import Card
 from clearance.research import (
+    LEVEL,
     Recipe,
     Report,
     Trial,
@@ -43,7 +44,6 @@ from papers.engine.study import StudyRequest, needed_data
 METHODS = ("plain", "noisy", "batchnorm", "foca")
 FACTORS = (0.5, 1.0, 2.0)  # of the rates that the recipe has at its own cut
 NEAR = 0.005  # own error above the lowest of all methods
-LEVEL = 0.05
 HEADS: dict[str, Any] = {"per_class": [1, 10], "repetitions": [50, 20], "all_images": False}
 TEN = {"samples": 100}
 ROWS = [

@@ -33,6 +33,7 @@ from clearance.research import (
     write_bytes,
 )
 from clearance.research import contact_sheet as drawn_sheet
+from papers.engine.figures import INK as PAGE_INK
 from papers.engine.figures import as_png
 from papers.engine.ledger import JudgedStudy
 from papers.engine.study import StudyRequest
@@ -216,7 +217,6 @@ def _logits(model: Classifier, data: ImageSet) -> Tensor:
 
 # The pictures of LeNet: errors by epoch, first filters, and images next to their adversarial versions.
 
-PAGE_INK = "#222222"
 GAP = 2  # pixels between images
 ERRORS = ("test_error", "train_error")
 

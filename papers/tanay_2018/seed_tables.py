@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from clearance.research import Better, Record, Scalar, compare_seeds, markdown_table, printed, summarise
-from papers.engine.ledger import by_seed, mean_and_spread, seeds_in_words
+from clearance.research import Record, Scalar, compare_seeds, markdown_table, summarise
+from papers.engine.ledger import by_seed, factor, mean_and_spread, seeds_in_words
 
 SAID_ONCE = ("pixel units",)  # units that stand with the row's name
 Column = tuple[str, Mapping[str, Scalar]]
@@ -51,20 +51,13 @@ def unfinished(found: Mapping[str, Mapping[str, Any]]) -> str:
     return f"Did not finish: {'; '.join(bad)}." if bad else ""
 
 
-def factor_in_words(
-    records: Sequence[Record], quantity: SeedRow, first: Column, second: Column, better: Better = "higher"
-) -> str:
+def factor_in_words(records: Sequence[Record], quantity: SeedRow, first: Column, second: Column) -> str:
     """How many times larger the first is than the second, paired over seeds, with its 95 % interval."""
     own, other = quantity.of(records, first), quantity.of(records, second)
-    if not own or not other or min(*own.values(), *other.values()) <= 0 or better == "neither":
+    if not own or not other or min(*own.values(), *other.values()) <= 0:
         return "no ratio"
-    one = compare_seeds(own, other, better=better, log=True)
-    if one.difference is None:
-        return "no ratio"
-    ends = [None if end is None else printed(2.718281828459045**end, "factor") for end in (one.low, one.high)]
-    middle = printed(2.718281828459045**one.difference, "factor")
-    count = seeds_in_words(one.seeds)
-    return f"{middle} ({ends[0]} to {ends[1]}, {count})" if None not in ends else f"{middle} ({count})"
+    one = compare_seeds(own, other, better="higher", log=True)
+    return "no ratio" if one.difference is None else f"{factor(one)}, {seeds_in_words(one.seeds)}"
 
 
 def _cell(values: Mapping[int, float], unit: str) -> str:

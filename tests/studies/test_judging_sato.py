@@ -103,7 +103,7 @@ class TestSato:
         assert self.judged()[claim].remark == ""
         far = changed(self.records, "foca", 9.0, metric="euclidean", temperature="as trained", features="rms")
         found = self.judged(far)[claim]
-        assert (found.ordering, found.remark) == ("holds", "by confidence only")
+        assert (found.ordering, found.remark) == ("holds", "a control orders the methods otherwise")
         raw = changed(self.records, "foca", 9.0, metric="empirical", features="raw")
         raw_found = self.judged(raw)[claim]
         assert raw_found.ordering == "does not hold", "the paper's metric is that of raw features"
