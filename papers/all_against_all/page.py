@@ -158,7 +158,7 @@ def _against_plain(work: Work) -> str:
 
 
 def _compared(
-    values: Mapping[str, Values], other: str, unit: str, better: Better
+    values: Values, other: str, unit: str, better: Better
 ) -> tuple[dict[str, Comparison], dict[str, float]]:
     """Every method against one of them, and its p value adjusted for all."""
     found = {

@@ -12,11 +12,10 @@ REASONS = (
     ("plain attacks", "cross-entropy attacks miss {} of images that others break"),
     ("verdict", "{} of images have no gradient"),
 )
-PARTS = ("robustness", "boundary_distance", "attacked", "epochs")
+PARTS = ("robustness", "boundary_distance", "epochs")
 TITLES = {
     "epochs": "Epoch by epoch",
     "robustness": "Accuracy under attack",
-    "attacked": "Attacks of the paper",
     "boundary_distance": "Distance to the decision boundary",
 }
 
@@ -87,14 +86,6 @@ class InventedAttacks(Invented):
         for norm in RADII:
             columns: dict[str, Any] = {"x": [0.1, 0.2, -0.1], "y": [0.1, 0.15, 0.0], "label": ["0", "1", "1"]}
             yield Exhibit("boundary_distance", "distances", "scatter", columns, "Found.", {"norm": norm})
-
-    def attacked(self, method):
-        for attack, less in (("FGSM", 1.0), ("IFGSM", 0.8)):
-            for box, more in (("white", 0.0), ("black", 0.2)):
-                for epsilon in (0.0, 0.1, 0.2, 0.3):
-                    value = less * ATTACKED[method][0] + more - epsilon / 2 if epsilon else 0.97
-                    context = {"attack": attack, "box": box, "epsilon": epsilon}
-                    yield self.rated("attacked", "accuracy", self.share(value), context)
 
     def epochs(self, method):
         for rate in self.rates:

@@ -70,7 +70,6 @@ def test_every_table_prints_the_means_of_its_records(attacks, undrawn):
             "first_order_distance",
             {"norm": "inf", "class": "all", "layer": "extractor.2"},
         ),
-        ("attacked", "accuracy", {"attack": "IFGSM", "box": "black", "epsilon": 0.2}),
         ("training", "early_stopped_error", {}),
         ("training", "early_stopped_epoch", {}),
     ]
@@ -81,7 +80,6 @@ def test_every_table_prints_the_means_of_its_records(attacks, undrawn):
     ("audit", "name", "context", "exhibit"),
     [
         ("robustness", "robust_accuracy", {"norm": "2"}, "accuracy_over_radius"),
-        ("attacked", "accuracy", {"attack": "FGSM", "box": "white", "epsilon": 0.1}, "attacked_over_radius"),
         ("boundary_distance", "minimum_distance", {"norm": "inf", "class": "1"}, "by_class"),
     ],
 )
@@ -121,10 +119,8 @@ def test_the_first_screen_says_nothing_of_attacks(page, invented):
 
 def test_every_number_has_an_entry_and_the_page_prints_it(attacks, page):
     found = {(one.measurement.audit, one.measurement.name) for one in attacks.records}
-    terms = [
-        term_of(key) for key in sorted(found) if key[0] in ("robustness", "boundary_distance", "attacked")
-    ]
-    assert len(terms) == 10
+    terms = [term_of(key) for key in sorted(found) if key[0] in ("robustness", "boundary_distance")]
+    assert len(terms) == 9
     assert all(map(term_of, found))
     assert all(entry.title in page and entry.not_meant.replace("'", "&#39;") in page for entry in terms)
 
@@ -204,9 +200,6 @@ def test_a_single_run_has_the_interval_over_images(undrawn):
 
 
 def test_what_plain_attacks_leave_is_never_called_robust(attacks, undrawn):
-    text = text_of(said(attacks, TITLES["attacked"]))
-    assert "not evidence of robustness" in text
-    assert len(pictures_of(said(attacks, TITLES["attacked"]))) == 4
     assert "only as a warning" in text_of(said(attacks, TITLES["robustness"]))
 
 

@@ -5,7 +5,6 @@ import sys
 from typing import Any
 
 import rich.console
-from rich.status import Status
 from rich.text import Text
 
 from clearance._text import visible
@@ -32,10 +31,6 @@ class Console(rich.console.Console):
         """Where no one reads any more, print nothing and go on: the command keeps its own status."""
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-    def status(self, status: Any, **options: Any) -> Status:
-        """A line with a spinner."""
-        return super().status(plain(status) if isinstance(status, str) else status, **options)
 
 
 def plain(text: str, style: str = "") -> Text:

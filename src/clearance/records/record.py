@@ -190,12 +190,7 @@ class RunNote:
 
     def to_json(self) -> dict[str, Any]:
         """The row of ``report.json``."""
-        return {
-            "method": self.method,
-            "seed": self.seed,
-            "outcome": self.outcome.value,
-            "status": self.status,
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> "RunNote":

@@ -1,6 +1,6 @@
 """What a page says about one audit: the form that every file in :mod:`clearance.report.audits` fills in."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
@@ -58,7 +58,7 @@ class Finding:
     said: Markup
     todo: str | Markup = ""
     code: str = ""
-    pictures: Sequence[Picture | Gallery] = ()
+    pictures: Sequence[Gallery] = ()
     lead: bool = False
     alone: bool = False
 
@@ -117,6 +117,17 @@ class Section:
     text: Sequence[str | Markup]
     parts: Sequence[Row | Compact | Gallery]
     cite: str = ""
+
+
+def section(
+    title: str,
+    text: Sequence[str | Markup],
+    parts: Iterable[Row | Compact | Gallery | None],
+    cite: str = "",
+) -> Section | None:
+    """A section of the parts that are there; None without one. A row without pictures is not there."""
+    shown = [one for one in parts if one is not None and not (isinstance(one, Row) and not one.pictures)]
+    return Section(title, text, shown, cite) if shown else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

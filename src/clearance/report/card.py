@@ -16,6 +16,7 @@ from clearance.records.record import Record
 from clearance.records.store import Report
 from clearance.report.left_out import left_out_lines
 from clearance.report.model_card import model_card
+from clearance.report.over_seeds import rows_of
 from clearance.report.page import render_page, without_images, write_page
 from clearance.report.terminal import first_text
 from clearance.vocabulary import Exhibit, Measurement
@@ -71,12 +72,10 @@ class Card:
         >>> card.table("duplicates", "duplicates")
         [{'kind': 'exact', 'first image': 'a/1.png'}]
         """
-        found = [one.columns for one in self.exhibits if (one.audit, one.name) == (audit, name)]
-        return [
-            dict(zip(columns, row, strict=True))
-            for columns in found
-            for row in zip(*columns.values(), strict=True)
+        found = [
+            one for one in self.report.exhibits if (one.exhibit.audit, one.exhibit.name) == (audit, name)
         ]
+        return [row for one in found for row in rows_of(one)]
 
     def flat(self) -> dict[str, float]:
         """Every number by a name that trackers of experiments accept (MLflow, Weights & Biases, TensorBoard).

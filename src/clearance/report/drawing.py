@@ -151,7 +151,7 @@ def bands(
 
 
 def _rows_of(rows: Rows, method: str) -> Rows:
-    return [row for row in rows if row["method"] == method and _has_mean(row)]
+    return [row for row in rows if row["method"] == method and finite(row["mean"])]
 
 
 def _band(axes: Axes, rows: Rows, x: str, index: int, scale: int, label: str) -> None:
@@ -173,13 +173,9 @@ def _dashed_line(axes: Axes, rows: Rows, x: str, index: int, scale: int) -> None
         axes.plot([row[x] for row in rows], drawn, color=series(index), linewidth=1.1, dashes=(5, 3))
 
 
-def _has_mean(row: Mapping[str, Any]) -> bool:
-    return row["mean"] is not None and math.isfinite(row["mean"])
-
-
 def _scales(axes: Axes, rows: Rows, x: str, log: str, scale: int) -> None:
     unit = " %" if scale == 100 else ""
-    means = [scale * row["mean"] for row in rows if _has_mean(row)]
+    means = [scale * row["mean"] for row in rows if finite(row["mean"])]
     if "x" in log and rows and all(row[x] > 0 for row in rows):
         axes.set_xscale("log")
         axes.set_xlabel(f"{axes.get_xlabel()} (logarithmic)")
@@ -486,21 +482,14 @@ def _curve(columns: Columns) -> Figure:
 
 def _histogram(columns: Columns) -> Figure:
     figure, axes = page_figure(KIND_SIZE)
-    (first, at), *rest = columns.items()
-    if rest:
-        numbers = _as_numbers(at)
-        places = np.arange(len(at)) if numbers is None else numbers
-        apart = np.diff(np.sort(places))
-        axes.bar(
-            places, _heights(rest[0][1]), width=0.9 * (apart.min() if len(apart) else 1.0), color=series(0)
-        )
-        axes.set_ylabel(rest[0][0], color=INK)
-        if numbers is None:
-            axes.set_xticks(places, [str(name)[:24] for name in at], rotation=45, ha="right")
-    else:
-        values = np.sort(_heights(at))
-        axes.step(values, np.arange(1, len(values) + 1), color=series(0))
-        axes.set_ylabel("how many are no larger", color=INK)
+    (first, at), (name, heights), *_ = columns.items()
+    numbers = _as_numbers(at)
+    places = np.arange(len(at)) if numbers is None else numbers
+    apart = np.diff(np.sort(places))
+    axes.bar(places, _heights(heights), width=0.9 * (apart.min() if len(apart) else 1.0), color=series(0))
+    axes.set_ylabel(name, color=INK)
+    if numbers is None:
+        axes.set_xticks(places, [str(place)[:24] for place in at], rotation=45, ha="right")
     axes.set_xlabel(first, color=INK)
     return figure
 
@@ -543,15 +532,7 @@ def _images(columns: Columns) -> Figure:
     figure = Figure(figsize=(KIND_SIZE[0], tall * -(-len(images) // 8) + 0.2), layout="constrained")
     cells = figure.subplots(-(-len(images) // 8), 8, squeeze=False).flat
     for axes, image, label in zip(cells, images, labels, strict=False):
-        pixels = np.asarray(image, dtype=float)
-        channels_last = pixels.ndim == 3 and pixels.shape[2] in (1, 3, 4) and len(pixels) not in (1, 3)
-        axes.imshow(
-            pixels if channels_last else shown_pixels(pixels),
-            cmap="gray",
-            vmin=0,
-            vmax=1,
-            interpolation="nearest",
-        )
+        axes.imshow(shown_pixels(image), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axes.set_title(label, fontsize=7, pad=2, color=INK)
     for axes in figure.axes:
         axes.set_axis_off()

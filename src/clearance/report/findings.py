@@ -1,6 +1,6 @@
 """What a page needs from a report about one dataset, looked up only in the summary."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -65,7 +65,9 @@ class Findings:
     def heads(self) -> tuple[str, ...]:
         """What stood in for the last layers, in the order measured, without those that need no network."""
         found = (row.context.get("head") for row in self.rows("mean", FEW, "error"))
-        return _once(str(head) for head in found if head is not None and head not in NO_NETWORK)
+        return tuple(
+            dict.fromkeys(str(head) for head in found if head is not None and head not in NO_NETWORK)
+        )
 
     @cached_property
     def head(self) -> str | None:
@@ -162,15 +164,11 @@ def claimed(row: SummaryRow | None) -> str:
 
 def datasets(report: Report) -> tuple[str, ...]:
     """Names of the datasets, in the order in which they were measured."""
-    return _once(record.dataset for record in report.records)
+    return tuple(dict.fromkeys(record.dataset for record in report.records))
 
 
 def _get(row: SummaryRow, key: str) -> Any:
     return row.context.get(key) if key not in ("method", "against") else getattr(row, key)
-
-
-def _once(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
 
 
 PROPOSED = "foca"

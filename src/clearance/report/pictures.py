@@ -49,14 +49,12 @@ class Gallery:
 
     Args:
         shots: The images, the first ones first.
-        files: The exhibits that they come from.
         folded: Whether they are shown only when asked for.
         together: How many stay beside each other, such as the two of a pair.
     """
 
     title: str
     shots: Sequence[Shot]
-    files: Sequence[str] = ()
     folded: bool = False
     together: int = 1
 

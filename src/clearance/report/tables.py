@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -10,7 +10,7 @@ from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import table_file
 from clearance.report.findings import FEW, Findings
-from clearance.report.names import PIXELS, head_name, method_name
+from clearance.report.names import NO_NETWORK, PIXELS, head_name, method_name
 from clearance.report.numbers import data, half_width, interval
 
 
@@ -135,6 +135,12 @@ def small_print(found: Mapping[str, SummaryRow | None]) -> Markup:
         for words, row in found.items()
         if row is not None
     )
+
+
+def with_pixels(table: Compact, cells: Sequence[Markup]) -> Compact:
+    """The table with a last line for the nearest image, which no network has touched."""
+    blank = [Markup("")] * (len(table.columns) - len(cells))
+    return replace(table, lines=[*table.lines, Line(NO_NETWORK[PIXELS], None, [*cells, *blank])])
 
 
 def by_method(

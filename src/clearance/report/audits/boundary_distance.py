@@ -8,7 +8,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from clearance.records.record import ExhibitRecord
-from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.audit_page import AuditPage, Row, Section, Term, section
 from clearance.report.drawing import MOST_POINTS, groups, page_figure
 from clearance.report.findings import Findings
 from clearance.report.names import LENGTHS, NORMS, in_usual_order, norm_name
@@ -64,10 +64,8 @@ def boundary_section(findings: Findings) -> Section | None:
     if not tables:
         return None
     drawn = [one for norm in norms if (one := _by_class(findings, norm)) is not None]
-    parts: list[Row | Compact] = [Row(drawn), *tables] if drawn else [*tables]
-    parts += [table for norm in norms if (table := _on_average(findings, norm)) is not None]
-    parts += [row for norm in norms if (row := _images(findings, norm)) is not None]
-    return Section("Distance to the decision boundary", [WHAT, NOT_MEANT], parts)
+    singles = [*(_on_average(findings, norm) for norm in norms), *(_images(findings, norm) for norm in norms)]
+    return section("Distance to the decision boundary", [WHAT, NOT_MEANT], [Row(drawn), *tables, *singles])
 
 
 def _by_class(findings: Findings, norm: str) -> Picture | None:
@@ -75,7 +73,7 @@ def _by_class(findings: Findings, norm: str) -> Picture | None:
     rows = [] if record is None else [row for row in rows_of(record) if row["norm"] == norm]
     if record is None or not rows:
         return None
-    names = {name: "all" if name == ALL else name for name in dict.fromkeys(row["class"] for row in rows)}
+    names = {name: name for name in (row["class"] for row in rows)}
     drawn = groups(rows, "class", names, findings.methods, "distance found, pixel units", size=SIZE)
     caption = (
         f"Median distance to the nearest wrong image found, by class. Distance: {LENGTHS.get(norm, norm)}."
@@ -114,7 +112,7 @@ def _on_average(findings: Findings, norm: str) -> Compact | None:
     return by_method(findings, title, columns, foot if norm == EUCLIDEAN else foot.partition(" Angles")[0])
 
 
-def _images(findings: Findings, norm: str) -> Row | None:
+def _images(findings: Findings, norm: str) -> Row:
     """The single images of each method's first seed."""
     shown = drawn_firsts(
         findings,
@@ -122,8 +120,6 @@ def _images(findings: Findings, norm: str) -> Row | None:
         lambda record, index: distance_cloud(record.exhibit.columns, index),
         "Dashed: where both agree.",
     )
-    if not shown:
-        return None
     title = Markup("Image by image: the distance found over the first-order distance ({})").format(
         norm_name(norm)
     )

@@ -17,6 +17,7 @@ from clearance.report.audit_page import (
     Severity,
     Term,
     points_with_ends,
+    section,
 )
 from clearance.report.drawing import Columns, page_figure
 from clearance.report.findings import Findings
@@ -64,10 +65,8 @@ def calibration_section(findings: Findings) -> Section | None:
         ),
         PICTURE,
     )
-    parts: list[Row | Compact] = [proper, *([binned] if binned else [])]
-    if drawn:
-        parts.append(Row(drawn, "features", "Accuracy against confidence"))
-    return Section("Does its confidence match its accuracy?", [WHAT, NOT_MEANT], parts)
+    parts = [proper, binned, Row(drawn, "features", "Accuracy against confidence")]
+    return section("Does its confidence match its accuracy?", [WHAT, NOT_MEANT], parts)
 
 
 def _table(

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from clearance.report.audit_page import AuditPage, Section, Term
+from clearance.report.audit_page import AuditPage, Section, Term, section
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
 from clearance.report.tables import by_method, mean
@@ -32,7 +32,7 @@ def churn_section(findings: Findings) -> Section | None:
     table = by_method(
         findings, "Share of test images on which two retrained sets of last layers differ", columns
     )
-    return None if table is None else Section("Do retrained last layers agree?", [WHAT], [table])
+    return section("Do retrained last layers agree?", [WHAT], [table])
 
 
 PAGE = AuditPage(

@@ -28,16 +28,14 @@ from clearance.report.drawing import (
 from clearance.report.findings import FEW, Findings
 from clearance.report.names import NO_NETWORK, PIXEL_MEANS, PIXELS, cited, head_name, method_name
 from clearance.report.numbers import POINTS, data
-from clearance.report.over_seeds import SUMMARY, stored
+from clearance.report.over_seeds import stored, summary_exhibit
 from clearance.report.pictures import Picture, salt
 from clearance.report.svg import GRID, INK, MUTED, PAPER, as_svg, marker, series
-from clearance.vocabulary import Exhibit
 
 NAME = "partial_data"
 OWN = "own"  # the last layers that the network was trained with
 USUAL, LATER = "usual cut", "one layer later"  # where the network is cut
 DEEPER = "deeper_cut"  # the audit that cuts it later
-COLUMNS = ("method", "head", "cut", "samples", "error", "low", "high", "seeds")
 
 
 def curve(findings: Findings) -> ExhibitRecord | None:
@@ -53,11 +51,9 @@ def curve(findings: Findings) -> ExhibitRecord | None:
     rows += [_point(row, OWN) for row in findings.rows("mean", "accuracy", "error", split="test")]
     if not any(row["head"] != OWN and row["cut"] == USUAL for row in rows):
         return None
-    columns = {name: [row[name] for row in rows] for name in COLUMNS}
     bars = "95 % interval over seeds" if findings.seeds > 1 else "standard deviation over repetitions"
     caption = f"Bars: {bars}. Dashed across: with its own last layers."
-    exhibit = Exhibit(FEW, NAME, "curve", columns, caption)
-    return ExhibitRecord(findings.dataset, SUMMARY, None, exhibit)
+    return summary_exhibit(findings, FEW, NAME, rows, caption)
 
 
 def _point(row: SummaryRow, head: str, cut: str = USUAL) -> dict[str, Any]:

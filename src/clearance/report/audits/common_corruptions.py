@@ -5,7 +5,16 @@ from markupsafe import Markup
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import table_file
-from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, rest_with_ends, with_ends
+from clearance.report.audit_page import (
+    AuditPage,
+    Finding,
+    Row,
+    Section,
+    Term,
+    rest_with_ends,
+    section,
+    with_ends,
+)
 from clearance.report.drawing import draw
 from clearance.report.findings import Findings
 from clearance.report.numbers import data
@@ -66,18 +75,15 @@ def _strength(findings: Findings, row: SummaryRow) -> str:
 
 def corruptions_section(findings: Findings) -> Section | None:
     """The accuracy by corruption and severity, and its curves."""
-    tables = [_table(findings, method) for method in findings.methods]
-    shown = [table for table in tables if table is not None]
-    if not shown:
-        return None
     curves = drawn_firsts(
         findings,
         firsts(findings, AUDIT, "curves"),
         lambda record, _: draw(record.exhibit),
         "Accuracy by severity; 0 is without corruption.",
     )
-    pictures = [Row(curves, title="Accuracy by severity")] if curves else []
-    return Section(PAGE.title, [_TEXT], [*shown, *pictures], "Hendrycks and Dietterich (2019)")
+    tables = [_table(findings, method) for method in findings.methods]
+    parts = [*tables, Row(curves, title="Accuracy by severity")]
+    return section(PAGE.title, [_TEXT], parts, "Hendrycks and Dietterich (2019)")
 
 
 _TEXT = (

@@ -1,11 +1,9 @@
 """The page on where the network is cut: one-image error in front of the last layers, and one layer later."""
 
-from dataclasses import replace
-
 from markupsafe import Markup
 
 from clearance.records.record import ExhibitRecord
-from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.audit_page import AuditPage, Row, Section, Term, section
 from clearance.report.audits.co_adaptation import DEEPER, LATER, USUAL
 from clearance.report.drawing import groups
 from clearance.report.findings import FEW, Findings
@@ -13,7 +11,7 @@ from clearance.report.names import PIXELS, cited, head_name
 from clearance.report.numbers import data
 from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit, with_interval
 from clearance.report.pictures import Picture, picture
-from clearance.report.tables import Compact, Line, by_method, mean, pixels_error
+from clearance.report.tables import Compact, by_method, mean, pixels_error, with_pixels
 
 AUDIT, NAME = DEEPER, "cuts"
 HEADS = ("retrained", "class mean")
@@ -49,11 +47,8 @@ WHAT = (
 def cut_section(findings: Findings) -> Section | None:
     """Both cuts side by side, with the nearest class average and the nearest image."""
     drawn = _picture(findings)
-    table = _table(findings)
-    if table is None:
-        return None
-    parts: list[Row | Compact] = [Row([drawn]), table] if drawn else [table]
-    return Section("Where the network is cut", [WHAT], parts, cited("the fewest images in Fig. 2"))
+    parts = [Row([drawn] if drawn else []), _table(findings)]
+    return section("Where the network is cut", [WHAT], parts, cited("the fewest images in Fig. 2"))
 
 
 def _table(findings: Findings) -> Compact | None:
@@ -69,18 +64,8 @@ def _table(findings: Findings) -> Compact | None:
     }
     title = Markup("Wrong when retrained on {}").format(findings.few)
     found = by_method(findings, title, columns)
-    return None if found is None else _with_pixels(findings, found)
-
-
-def _with_pixels(findings: Findings, table: Compact) -> Compact:
-    """The table with a last line for the nearest image, which no network has touched."""
     row = pixels_error(findings)
-    if row is None:
-        return table
-    cell = data(row.value, row.unit)
-    blank = Markup("")
-    line = Line("nearest image, no network", None, [cell, *[blank] * (len(table.columns) - 1)])
-    return replace(table, lines=[*table.lines, line])
+    return found if found is None or row is None else with_pixels(found, [data(row.value, row.unit)])
 
 
 def _picture(findings: Findings) -> Picture | None:

@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import exhibit_file
 from clearance.records.summary import compare_seeds
-from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.audit_page import AuditPage, Row, Section, Term, section
 from clearance.report.drawing import bands, groups
 from clearance.report.findings import Findings, reference
 from clearance.report.names import cited, listed, method_name, strong
@@ -100,7 +100,7 @@ def _of_reading(findings: Findings, name: str) -> list[ExhibitRecord]:
     return [
         record
         for record in findings.exhibits(AUDIT, name)
-        if record.exhibit.context.get("features") == reading and not is_summary(record)
+        if record.exhibit.context.get("features") == reading
     ]
 
 
@@ -228,15 +228,9 @@ MEASURES = (
 def geodesic_section(findings: Findings) -> Section | None:
     """Fig. 3 of the paper, and the same way in other measures."""
     pictures = [one for one in (_layers(findings), _path(findings)) if one is not None]
-    segments = _segments(findings)
-    tables = [one for one in (_measures(findings), _rises(findings)) if one is not None]
-    if not pictures and not tables:
-        return None
-    parts: list[Row | Compact] = [Row(pictures), *tables] if pictures else [*tables]
-    if segments:
-        row = Row(segments, "features", "Step by step, layer by layer", cited("Fig. 3 a to c"))
-        parts.insert(1 if pictures else 0, row)
-    return Section("How far the last layers move", [WHAT, *confidence(findings)], parts)
+    steps = Row(_segments(findings), "features", "Step by step, layer by layer", cited("Fig. 3 a to c"))
+    parts = [Row(pictures), steps, _measures(findings), _rises(findings)]
+    return section("How far the last layers move", [WHAT, *confidence(findings)], parts)
 
 
 def _layers(findings: Findings) -> Picture | None:

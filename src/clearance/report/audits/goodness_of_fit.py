@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.audit_page import AuditPage, Row, Section, Term, section
 from clearance.report.audits.calibration import SIZE
 from clearance.report.drawing import Columns, page_figure
 from clearance.report.findings import Findings
@@ -38,18 +38,14 @@ STATISTICS = {
 
 def fit_section(findings: Findings) -> Section | None:
     """A table for each kind of statistics, and a picture for each method."""
-    parts: list[Row | Compact] = []
+    parts: list[Row | Compact | None] = []
     for statistics, words in STATISTICS.items():
         columns: dict[str | Markup, dict[str, Markup]] = {}
         for title, name in COLUMNS:
             rows = findings.rows("mean", AUDIT, name, statistics=statistics, **{"class": ALL})
             columns[title] = {row.method: mean(row) for row in rows}
-        table = by_method(findings, words, columns)
-        if table is not None:
-            parts.append(table)
-    if not parts:
-        return None
-    return Section("Are the classes Gaussian clouds?", [WHAT, NOT_MEANT], [*parts, *_pictures(findings)])
+        parts.append(by_method(findings, words, columns))
+    return section("Are the classes Gaussian clouds?", [WHAT, NOT_MEANT], [*parts, *_pictures(findings)])
 
 
 def _pictures(findings: Findings) -> Sequence[Row]:

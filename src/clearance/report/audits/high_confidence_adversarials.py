@@ -1,6 +1,6 @@
 """Distance to a high-confidence mistake, with the images themselves."""
 
-from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.audit_page import AuditPage, Row, Section, Term, section
 from clearance.report.drawing import contact_sheet
 from clearance.report.findings import Findings
 from clearance.report.pictures import firsts, per_method
@@ -33,15 +33,13 @@ def high_confidence_section(findings: Findings) -> Section | None:
         for title, name in COLUMNS
     }
     table = by_method(findings, "Distance until the network is confident in another class", columns, FOOT)
-    if table is None:
-        return None
     what = "High-confidence adversarials for"
     sheets = [
         per_method(findings, record, contact_sheet(record.exhibit.columns), what)
         for record in firsts(findings, AUDIT, SHEET).values()
     ]
-    shown = [Row(sheets, title="Images, what they became, and the change")] if sheets else []
-    return Section(PAGE.title, [WHAT, NOT_MEANT], [table, *shown])
+    shown = Row(sheets, title="Images, what they became, and the change")
+    return section(PAGE.title, [WHAT, NOT_MEANT], [table, shown])
 
 
 PAGE = AuditPage(

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
-from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.audit_page import AuditPage, Row, Section, Term, section
 from clearance.report.drawing import Columns, bands, page_figure, shown_pixels
 from clearance.report.findings import Findings
 from clearance.report.names import SCORES, in_usual_order, method_name, score_name, setting
@@ -51,11 +51,8 @@ def likelihood_section(findings: Findings) -> Section | None:
     tables = [_evasion(findings), *_in_view(findings)]
     tables += [_under_attack(findings, attack) for attack in ATTACKS]
     tables += [_unseen(findings), _rejected(findings)]
-    shown = [table for table in tables if table is not None]
-    if not shown:
-        return None
-    parts: list[Row | Compact] = [*shown, *pictures(findings)]
-    return Section("Does a low likelihood detect unfamiliar images?", [WHAT, NOT_A_DEFENCE, UNITS], parts)
+    said = [WHAT, NOT_A_DEFENCE, UNITS]
+    return section("Does a low likelihood detect unfamiliar images?", said, [*tables, *pictures(findings)])
 
 
 def _in_view(findings: Findings) -> list[Compact | None]:
@@ -199,7 +196,7 @@ def pictures(findings: Findings) -> list[Row]:
     radius = _middle_radius(findings)
     if radius is not None:
         rows += [*_histograms(findings, radius), *(_sheets(findings, radius, score) for score in SHEETS)]
-    return [row for row in rows if row.pictures]
+    return rows
 
 
 def _evasion_pictures(findings: Findings) -> Row:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import exhibit_file
-from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.audit_page import AuditPage, Row, Section, Term, section
 from clearance.report.drawing import MOST_POINTS, bands, page_figure
 from clearance.report.findings import Findings
 from clearance.report.names import cited, class_noun
@@ -118,37 +118,21 @@ FOOT = (
 def directions_section(findings: Findings) -> Section | None:
     """Planes, lines, the table, and what the regulariser does to it."""
     noun = class_noun(findings.dataset)
-    planes = clouds(findings, AUDIT, "plane", "Training features")
-    lines = _lines(findings)
     wide = [one for one in (_sensitivity(findings), _spectrum(findings)) if one is not None]
-    rows = (
-        Row(
-            planes,
-            "features",
-            f"Training images on the two directions in which they differ most; a colour per {noun}",
-            cite=cited("Fig. 4"),
-        ),
-        Row(
-            lines,
-            "features",
-            f"Test images on the line that separates one {noun} (coloured) from the others (grey); dashed: "
-            "its farthest image",
-        ),
-        Row(wide, "two"),
+    planes = Row(
+        clouds(findings, AUDIT, "plane", "Training features"),
+        "features",
+        f"Training images on the two directions in which they differ most; a colour per {noun}",
+        cite=cited("Fig. 4"),
     )
-    tables = [one for one in (_table(findings), _dimensions(findings)) if one is not None]
-    shown = [row for row in rows if row.pictures]
-    if not shown and not tables:
-        return None
-    pictures, last = (
-        [row for row in shown if row.shape == "features"],
-        [row for row in shown if row.shape == "two"],
+    lines = Row(
+        _lines(findings),
+        "features",
+        f"Test images on the line that separates one {noun} (coloured) from the others (grey); dashed: its farthest "
+        "image",
     )
-    return Section(
-        "Dimension of the features",
-        [WHAT],
-        [*pictures, *tables, *last],
-    )
+    parts = [planes, lines, _table(findings), _dimensions(findings), Row(wide)]
+    return section("Dimension of the features", [WHAT], parts)
 
 
 def _lines(findings: Findings) -> list[Picture]:

@@ -1,6 +1,6 @@
 """How far the classes have become points in a regular pattern: the signs of neural collapse."""
 
-from clearance.report.audit_page import AuditPage, Section, Term
+from clearance.report.audit_page import AuditPage, Section, Term, section
 from clearance.report.findings import Findings
 from clearance.report.tables import by_method, mean
 
@@ -34,7 +34,7 @@ def collapse_section(findings: Findings) -> Section | None:
         columns,
         "If a network has several last layers, a single newly trained layer is compared with the averages.",
     )
-    return None if table is None else Section("Neural collapse: is each class a point?", [WHAT], [table])
+    return section("Neural collapse: is each class a point?", [WHAT], [table])
 
 
 _TRAINED = "Measured on the training images it says nothing about unseen ones: use the test value."

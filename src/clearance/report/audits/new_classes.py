@@ -1,14 +1,12 @@
 """How well the features serve classes that were left out of training."""
 
-from dataclasses import replace
-
 from markupsafe import Markup
 
 from clearance.report.audit_page import AuditPage, Section, Term
 from clearance.report.findings import Findings
 from clearance.report.names import PIXELS, head_name
 from clearance.report.numbers import data
-from clearance.report.tables import Line, by_method, mean
+from clearance.report.tables import by_method, mean, with_pixels
 
 AUDIT = "new_classes"
 WHAT = (
@@ -32,10 +30,7 @@ def new_classes_section(findings: Findings) -> Section | None:
     table = by_method(findings, "Wrong on test images of the classes that were left out", columns)
     if table is None:
         return None
-    if any(pixels):
-        blank = [Markup("")] * (len(table.columns) - len(pixels))
-        last = Line("nearest image, no network", None, [*pixels, *blank])
-        table = replace(table, lines=[*table.lines, last])
+    table = with_pixels(table, pixels) if any(pixels) else table
     return Section("Classes left out of training", [WHAT], [table])
 
 

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, with_ends
+from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, section, with_ends
 from clearance.report.drawing import draw
 from clearance.report.findings import Findings
 from clearance.report.numbers import ratio
@@ -58,7 +58,7 @@ def detection_section(findings: Findings) -> Section | None:
         lambda record, _: draw(record.exhibit),
         "Test images that a threshold keeps, and unknown images that it rejects: nearer to the top is better.",
     )
-    return Section(PAGE.title, [PAGE.reading], [Row(curves)]) if curves else None
+    return section(PAGE.title, [PAGE.reading], [Row(curves)])
 
 
 _KNOWN = "It is not a defence: compare it with how often an attack that knows the score passes."

@@ -15,6 +15,7 @@ from clearance.report.audit_page import (
     Severity,
     Term,
     points_with_ends,
+    section,
     with_ends,
 )
 from clearance.report.audits.mistakes import class_gallery
@@ -73,9 +74,9 @@ def performance_section(findings: Findings) -> Section | None:
     """A table of classes, one of slices, and the confusion matrix."""
     if len(findings.methods) != 1:
         return None
-    parts: list[Row | Compact] = [table for kind in GROUPS if (table := _table(findings, kind)) is not None]
-    parts += [_matrix(findings, record) for record in firsts(findings, AUDIT, "confusion_matrix").values()]
-    return Section(PAGE.title, [WHAT], parts) if parts else None
+    matrices = firsts(findings, AUDIT, "confusion_matrix").values()
+    tables = [_table(findings, kind) for kind in GROUPS]
+    return section(PAGE.title, [WHAT], [*tables, *(_matrix(findings, record) for record in matrices)])
 
 
 def _table(findings: Findings, kind: str) -> Compact | None:

@@ -7,7 +7,7 @@ from markupsafe import Markup, escape
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.records.store import exhibit_file
-from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, with_ends
+from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, section, with_ends
 from clearance.report.drawing import bands
 from clearance.report.findings import Findings
 from clearance.report.names import NORMS, in_usual_order, method_name, norm_name
@@ -15,7 +15,6 @@ from clearance.report.numbers import data, exact
 from clearance.report.over_seeds import (
     bars,
     curves,
-    is_summary,
     rows_of,
     stored,
     summary_exhibit,
@@ -48,7 +47,7 @@ def over_radius(findings: Findings) -> ExhibitRecord | None:
 
 def _unattacked(findings: Findings) -> list[dict[str, Any]]:
     """The accuracy on the same images without an attack, which the runs' exhibits begin with."""
-    records = _of_runs(findings, "under_attack")
+    records = findings.exhibits(AUDIT, "under_attack")
     return [
         {
             "method": row["method"],
@@ -74,7 +73,7 @@ def alarms(findings: Findings) -> ExhibitRecord | None:
     """A row for each method, norm and reason: from which radius to which, at how many runs, and its largest share."""
     seen: dict[tuple[Any, ...], list[tuple[Any, dict[str, Any]]]] = {}
     for method in findings.methods:
-        for record in _of_runs(findings, "alarms"):
+        for record in findings.exhibits(AUDIT, "alarms"):
             if record.method == method:
                 for row in rows_of(record):
                     what = (method, record.exhibit.context.get("norm"), row["about"], row["reason"])
@@ -90,10 +89,6 @@ def alarms(findings: Findings) -> ExhibitRecord | None:
         for what, found in seen.items()
     ]
     return summary_exhibit(findings, AUDIT, ALARMS, rows, "Reasons to doubt accuracies under attack.")
-
-
-def _of_runs(findings: Findings, name: str) -> list[ExhibitRecord]:
-    return [record for record in findings.exhibits(AUDIT, name) if not is_summary(record)]
 
 
 SIZE = (5.9, 3.9)
@@ -128,11 +123,10 @@ def robustness_section(findings: Findings) -> Section | None:
     tables = [table for norm in norms if (table := _table(findings, norm)) is not None]
     if not tables:
         return None
-    drawn = [one for norm in norms if (one := _picture(findings, norm)) is not None]
-    further = [one for one in (_signs(findings, norms), _alarms(findings)) if one is not None]
-    parts: list[Row | Compact] = [Row(drawn), *tables] if drawn else [*tables]
+    drawn = Row([one for norm in norms if (one := _picture(findings, norm)) is not None])
     said = [WHAT, NOT_MEANT, *_calm(findings)]
-    return Section("Accuracy under attack", said, [*parts, *further])
+    parts = [drawn, *tables, _signs(findings, norms), _alarms(findings)]
+    return section("Accuracy under attack", said, parts)
 
 
 def _under_attack(findings: Findings) -> list[Finding]:
@@ -237,7 +231,7 @@ def _alarms(findings: Findings) -> Compact | None:
                 _words(_with_share(row["reason"], row["share"])),
                 _words(ABOUT.get(row["about"], row["about"])),
                 Markup("<code>{}</code>").format(row["norm"]),
-                exact(row["from"]) if row["from"] == row["to"] else _between(row["from"], row["to"]),
+                Markup(" to ").join(map(exact, dict.fromkeys((row["from"], row["to"])))),
                 data(row["runs"], "count"),
             ],
         )
@@ -257,10 +251,6 @@ def _with_share(reason: str, share: float) -> Markup:
     """
     before, _, after = reason.partition("{}")
     return Markup("{}{}{}").format(before, data(share, "fraction"), after)
-
-
-def _between(low: float, high: float) -> Markup:
-    return Markup("{} to {}").format(exact(low), exact(high))
 
 
 def _words(text: str | Markup) -> Markup:

@@ -3,7 +3,16 @@
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
-from clearance.report.audit_page import CLOSE, AuditPage, Finding, Section, Severity, Term, points_with_ends
+from clearance.report.audit_page import (
+    CLOSE,
+    AuditPage,
+    Finding,
+    Section,
+    Severity,
+    Term,
+    points_with_ends,
+    section,
+)
 from clearance.report.findings import Findings
 from clearance.report.names import listed
 from clearance.report.numbers import data
@@ -85,7 +94,7 @@ def sets_section(findings: Findings) -> Section | None:
         for record in list(firsts(findings, AUDIT, name).values())[:1]  # of the images, whatever the method
         if next(iter(record.exhibit.columns.values()))
     ]
-    return Section(PAGE.title, [_TEXT], tables) if tables else None
+    return section(PAGE.title, [_TEXT], tables)
 
 
 _TEXT = "Files that cannot be read are left out. Sizes are those of the files, before resizing."

@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from clearance.records.record import ExhibitRecord
-from clearance.report.audit_page import AuditPage, Row, Section, Term
+from clearance.report.audit_page import AuditPage, Row, Section, Term, section
 from clearance.report.drawing import Columns, draw_legend, legend_below, page_figure, shown_pixels
 from clearance.report.findings import Findings
 from clearance.report.pictures import Picture, picture
 from clearance.report.svg import GRID, INK, MUTED, marker, series
-from clearance.report.tables import Compact, by_method, number
+from clearance.report.tables import by_method, number
 from clearance.vocabulary import Exhibit
 
 SIZE = (4.8, 3.4)
@@ -261,11 +261,12 @@ def tilting_section(findings: Findings) -> Section | None:
     table = by_method(findings, "Three of the SVMs", columns, "Distances count both classes alike.")
     path = shown["path"]
     drawn = picture(findings, path_over_penalty(path.exhibit.columns), path.exhibit.caption, [path])
-    parts: list[Row | Compact] = [*([table] if table is not None else []), Row([drawn])]
-    for place, one in enumerate(_pair(findings, every)):
-        parts.append(Row([one], title="The pair itself" if place == 0 else ""))
-    parts.append(Row(_losses(findings, shown), title="Losses, and how the size of the weights changes them"))
-    return Section("Why the boundary tilts", [WHAT], parts)
+    pair = [
+        Row([one], title="" if place else "The pair itself")
+        for place, one in enumerate(_pair(findings, every))
+    ]
+    losses = Row(_losses(findings, shown), title="Losses, and how the size of the weights changes them")
+    return section("Why the boundary tilts", [WHAT], [table, Row([drawn]), *pair, losses])
 
 
 def _pair(findings: Findings, every: Sequence[ExhibitRecord]) -> list[Picture]:

@@ -29,7 +29,7 @@ from clearance.report.names import (
     method_name,
     setting,
 )
-from clearance.report.over_seeds import bars, curves, is_summary, rows_of, stored, summary_exhibit
+from clearance.report.over_seeds import bars, curves, rows_of, stored, summary_exhibit
 from clearance.report.pictures import Picture, picture, salt
 from clearance.report.svg import GRID, INK, as_svg, series
 from clearance.report.tables import Compact, by_method, mean
@@ -155,22 +155,20 @@ def condition_of(context: Mapping[str, Scalar]) -> Condition:
 
 def conditions(findings: Findings) -> list[Condition]:
     """Every condition that curves were recorded under, in order."""
-    return list(dict.fromkeys(condition_of(one.exhibit.context) for one in _of_runs(findings)))
+    return list(dict.fromkeys(condition_of(one.exhibit.context) for one in findings.exhibits(AUDIT, NAME)))
 
 
 def over_epochs(findings: Findings) -> ExhibitRecord | None:
     """A row for each condition, method, set of images and epoch."""
     rows: list[dict[str, Any]] = []
     for place, condition in enumerate(conditions(findings)):
-        mine = [one for one in _of_runs(findings) if condition_of(one.exhibit.context) == condition]
+        mine = [
+            one for one in findings.exhibits(AUDIT, NAME) if condition_of(one.exhibit.context) == condition
+        ]
         for name, column in ERRORS.items():
             found = curves(mine, "epoch", column, findings.methods, most=1.0)
             rows += [{"condition": place, "images": name, **row} for row in found]
     return summary_exhibit(findings, AUDIT, OVER, rows, bars(findings, "Shaded"))
-
-
-def _of_runs(findings: Findings) -> list[ExhibitRecord]:
-    return [record for record in findings.exhibits(AUDIT, NAME) if not is_summary(record)]
 
 
 SIZE = (5.9, 3.9)

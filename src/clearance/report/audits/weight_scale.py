@@ -5,7 +5,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from clearance.report.audit_page import AuditPage, Section, Term
+from clearance.report.audit_page import AuditPage, Section, Term, section
 from clearance.report.findings import Findings
 from clearance.report.numbers import exact
 from clearance.report.pictures import firsts
@@ -42,8 +42,7 @@ def weight_section(findings: Findings) -> Section | None:
         _layers(findings, "weight_rms", "Typical size of a weight (root mean square)"),
         _layers(findings, "spectral_norm", "Most that a layer can stretch its input (spectral norm)"),
     ]
-    shown = [table for table in tables if table is not None]
-    return Section("How large the weights and the logits are", [WHAT, NOT_MEANT], shown) if shown else None
+    return section("How large the weights and the logits are", [WHAT, NOT_MEANT], tables)
 
 
 def _layers(findings: Findings, name: str, title: str) -> Compact | None:
