@@ -41,9 +41,7 @@ def audit(folder: Path) -> int:
     import clearance.data.stored
     from clearance.data import Preprocessing, open_images
     from clearance.experiments.audit_plan import AuditPlan
-    from clearance.experiments.auditing import subject_of
-    from clearance.experiments.build import RunData
-    from clearance.experiments.feature_cache import FeatureCache
+    from clearance.experiments.feature_cache import FeatureCache, KeptSubject
     from clearance.models import Classifier
 
     torch.set_num_threads(1)
@@ -56,8 +54,7 @@ def audit(folder: Path) -> int:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     how, cache = Preprocessing(size=SIZE, short_side=256), folder / "cache"
     train, test = (open_images(f"folder:{folder / split}", how, cache=cache) for split in ("train", "test"))
-    data = RunData(train, test)
-    subject = subject_of(model, data, 0, FeatureCache(cache))
+    subject = KeptSubject(model, train, test, cache=FeatureCache(cache))
     for audit in AuditPlan.of(["accuracy", "class_scatter"]).audits:
         audit.examine(subject)
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024

@@ -17,7 +17,7 @@ from clearance.audits import (
     Subject,
 )
 from clearance.data import gaussian_images
-from clearance.experiments.audit_plan import AuditPlan, fewer_images
+from clearance.experiments.audit_plan import AuditPlan, by_usefulness, fewer_images
 from clearance.experiments.auditing import Budget, bounded_audits, seconds_of
 from clearance.models import Classifier
 from clearance.vocabulary import Measurement
@@ -72,7 +72,7 @@ class TestBudget:
     def test_the_most_useful_first_and_none_starts_after_the_deadline(self, subject, clock):
         wanted = (("mine", 3.0), ("minimal_perturbation", 30.0), ("calibration", 5.0), ("accuracy", 2.0))
         audits = [taking(clock, *one) for one in wanted]
-        done = bounded_audits(subject, audits, Budget(12.0, clock))
+        done = bounded_audits(subject, by_usefulness(audits), Budget(12.0, clock))
         assert names(done) == [
             "accuracy",
             "calibration",

@@ -42,8 +42,3 @@ def check_spread(data: ImageSet, split: str) -> None:
             f"`{split}` must have at least two images of a class, for a spread within classes; got one of each. Give "
             "more, or leave the audit out."
         )
-
-
-def evenly_spaced(count: int, shown: int) -> Tensor:
-    """At most `shown` row numbers of `count` rows, evenly spaced, so that a picture stays small."""
-    return torch.linspace(0, count - 1, min(shown, count)).long()

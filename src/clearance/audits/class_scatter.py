@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from clearance.audits._audit import Audit, Findings, Subject, mean_of
-from clearance.audits._heads import are_a_cloud, check_spread, evenly_spaced
+from clearance.audits._heads import are_a_cloud, check_spread
 from clearance.data import ImageSet
+from clearance.data.subsets import evenly_spaced
 from clearance.geometry import class_scatter, nc1, within_between_ratio
 from clearance.geometry.scatter import class_distance_normalised_variances
 from clearance.geometry.spectrum import principal_axes

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from clearance._checks import check_positive
 from clearance.audits._audit import Audit, Findings, Subject, mean_of
-from clearance.audits._heads import are_a_cloud, check_every_class, check_spread, evenly_spaced
+from clearance.audits._heads import are_a_cloud, check_every_class, check_spread
 from clearance.data import ImageSet
+from clearance.data.subsets import evenly_spaced
 from clearance.geometry.discriminant import pooled_scatter, scatter_ratio, versus_rest
 from clearance.geometry.spectrum import covariance_spectrum, effective_rank, first_axis_share, principal_axes
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar

@@ -23,6 +23,7 @@ from clearance._files import make_private
 from clearance._text import visible
 from clearance.data.image_set import UNLABELLED, ImageSet, PictureFiles, check_classes
 from clearance.data.preprocessing import Preprocessing, check_extent, transformed
+from clearance.data.split import HELD_OUT, TRAINING
 from clearance.data.stored import (
     PixelStore,
     StoredImageSet,
@@ -32,7 +33,6 @@ from clearance.data.stored import (
     write_pixels,
 )
 
-_SPLITS = ("train", "val", "test", "valid", "validation", "training")  # no names of classes
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm")
 # formats by content, not by name; Pillow starts no other program for them
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM")
@@ -349,7 +349,7 @@ def _class_folders(path: Path) -> list[Path]:
 def _pictures_in(folder: Path, *, partial: bool) -> list[Path]:
     """The pictures of one class, in sorted order; at least one, if the set is not partial."""
     found = sorted(each for each in folder.iterdir() if _is_picture(each))
-    if not (found or partial) and folder.name.lower() in _SPLITS:
+    if not (found or partial) and folder.name.lower() in (*TRAINING, *HELD_OUT):
         raise ValueError(
             f"a set must hold one folder of pictures for each class; got {folder.parent}, which holds {folder.name}. "
             f"Name that folder: folder:{folder}."

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from clearance._checks import check_count
 from clearance._rng import generator
@@ -104,3 +105,12 @@ def _of_classes(data: ImageSet, chosen: list[int]) -> ImageSet:
     classes, labels = tuple(data.classes[k] for k in chosen), numbers[data.labels[rows]]
     check_every_class_present(labels, classes)
     return data.subset(rows)._derived(labels=labels, classes=classes)
+
+
+def evenly_spaced(count: int, most: int) -> Tensor:
+    """At most `most` row numbers of `count` rows, evenly spaced.
+
+    >>> evenly_spaced(9, 3)
+    tensor([0, 4, 8])
+    """
+    return torch.linspace(0, count - 1, min(most, count)).long()

@@ -31,15 +31,16 @@ from clearance.experiments.audit_plan import (
     SOURCE,
     AuditPlan,
     Settings,
+    by_usefulness,
     fewer_images,
     unknown_images,
 )
 from clearance.experiments.audit_progress import AuditProgress, shown
-from clearance.experiments.auditing import Budget, Done, bounded_audits, seconds_of, subject_of
+from clearance.experiments.auditing import Budget, Done, bounded_audits, seconds_of
 from clearance.experiments.build import RunData
 from clearance.experiments.class_order import are_named, few_images, in_order_of
 from clearance.experiments.export import check_exportable, export
-from clearance.experiments.feature_cache import FeatureCache
+from clearance.experiments.feature_cache import FeatureCache, KeptSubject
 from clearance.experiments.grid import Engine, silent
 from clearance.experiments.provenance import described, report_with
 from clearance.experiments.run import RunFindings, RunPlan
@@ -391,9 +392,11 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
         check_exportable(found.model)
     seconds = {READING: time.monotonic() - began}
     with spread_over(request.engine) as workers:
-        subject = subject_of(found.model, found.data, found.seed, found.cache, workers)
+        images = (found.data.train, found.data.test, found.seed, found.data.new_classes, workers)
+        subject = KeptSubject(found.model, *images, cache=found.cache)
         with in_float32(found.model):
-            done = bounded_audits(subject, found.audits, budget, request.progress, keep=request.keep)
+            queue = by_usefulness(found.audits)
+            done = bounded_audits(subject, queue, budget, request.progress, keep=request.keep)
             failed = _exported(subject, done.findings, request)
     where = (found.data.test.name, found.name, found.seed)
     exhibits = [e for f in done.findings for e in f.exhibits]

@@ -9,12 +9,7 @@ from pathlib import Path
 
 from clearance._checks import check_positive
 from clearance.audits import Audit, Findings, Subject
-from clearance.audits._audit import Workers
-from clearance.experiments.audit_plan import by_usefulness
 from clearance.experiments.audit_progress import AuditProgress
-from clearance.experiments.build import RunData
-from clearance.experiments.feature_cache import FeatureCache, KeptSubject
-from clearance.models import Classifier
 from clearance.models.black_box import lacks
 from clearance.records.record import BUDGET, FAILED, IMPOSSIBLE, INTERRUPTED, LeftOut
 
@@ -83,35 +78,6 @@ class Done:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def subject_of(
-    model: Classifier,
-    data: RunData,
-    seed: int,
-    cache: FeatureCache | None = None,
-    workers: Workers | None = None,
-) -> Subject:
-    """The classifier with its images; its features come from `cache` if there is one."""
-    images = (data.train, data.test, seed, data.new_classes, workers)
-    return Subject(model, *images) if cache is None else KeptSubject(model, *images, cache=cache)
-
-
-def audits_that_work(
-    subject: Subject, audits: Sequence[Audit], on_audit: Callable[[str], object] | None = None
-) -> Done:
-    """Run every audit in the given order; one that raises is named, and the others go on.
-
-    Raises:
-        ValueError: If no audit has a result; a TypeError or OSError if that is what the first raised.
-    """
-    done = Done()
-    for audit in audits:
-        if on_audit is not None:
-            on_audit(audit.name)
-        _run(audit, subject, done)
-    _check_any(done)
-    return done
-
-
 def _run(audit: Audit, subject: Subject, done: Done) -> None:
     lacking = [need for need in audit.needs if need in lacks(subject.model)]
     if lacking:
@@ -165,26 +131,28 @@ def bounded_audits(
     progress: AuditProgress | None = None,
     *,
     keep: bool = False,
+    on_audit: Callable[[str], object] | None = None,
 ) -> Done:
-    """Run audits one after the other; none starts once the budget is spent, and the one in progress is finished.
+    """Run audits in the given order; none starts once the budget is spent, and the one in progress is finished.
 
     An audit that raises is named, and the others go on. A budget of None is no limit; `keep` tells whether an
-    interruption keeps finished audits.
+    interruption keeps finished audits; `on_audit` is called with the name of each before it starts.
 
     Raises:
         ValueError: If the budget is spent before the first audit, or no audit has a result; a TypeError or OSError if
             that is what the first raised.
         KeyboardInterrupt: On an interruption before the first audit is finished, or if `keep` is False.
     """
-    queue = by_usefulness(audits)
     done = Done()
     progress = AuditProgress() if progress is None else progress
     subject.on_progress = progress.update
-    for number, audit in enumerate(queue):
+    for number, audit in enumerate(audits):
         if budget is not None and budget.is_spent:
-            done.left_out += _left(queue[number:], BUDGET)
+            done.left_out += _left(audits[number:], BUDGET)
             break
-        progress.begin(audit.name, number + 1, len(queue))
+        progress.begin(audit.name, number + 1, len(audits))
+        if on_audit is not None:
+            on_audit(audit.name)
         began = time.monotonic()
         try:
             _run(audit, subject, done)
@@ -192,7 +160,7 @@ def bounded_audits(
         except KeyboardInterrupt:
             if not (keep and done.findings):
                 raise
-            done.left_out += _left(queue[number:], INTERRUPTED)
+            done.left_out += _left(audits[number:], INTERRUPTED)
             break
     _check_any(done)
     if not done.findings and budget is not None:

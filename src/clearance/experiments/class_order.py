@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance.data import ImageSet
+from clearance.data.subsets import evenly_spaced
 from clearance.models import Classifier
 from clearance.models._running import evaluating
 
@@ -60,7 +61,7 @@ def are_named(classes: Sequence[str], model: Classifier, count: int) -> bool:
 
 def few_images(images: ImageSet, device: torch.device) -> Tensor:
     """Some images from all over the set."""
-    return images.batch(torch.linspace(0, len(images) - 1, min(_FEW, len(images))).long())[0].to(device)
+    return images.batch(evenly_spaced(len(images), _FEW))[0].to(device)
 
 
 def _names_of(model: nn.Module, count: int) -> tuple[str, ...]:

@@ -1,11 +1,10 @@
 """Datasets by name."""
 
 import dataclasses
-from os import PathLike
 from pathlib import Path
 
 from clearance._checks import check_choice
-from clearance.data import ImageSet, Preprocessing, open_images
+from clearance.data import ImageSet, Preprocessing
 from clearance.data.split import HELD_OUT
 from clearance.experiments.catalogue import DATASETS, resolve
 
@@ -56,48 +55,6 @@ def load_dataset(
     folder = folder / name if (folder / name).is_dir() else folder
     reader = resolve("dataset", name, DATASETS)
     return reader(folder, split, name)
-
-
-def open_split(
-    option: str,
-    given: str,
-    split: str,
-    preprocessing: Preprocessing | None = None,
-    *,
-    cache: str | PathLike[str] | None = None,
-    root: str | Path | None = None,
-    like: ImageSet | None = None,
-) -> ImageSet:
-    """All images of a folder or file, or one split of a dataset given by name.
-
-    Args:
-        option: Name of `given` in messages.
-        given: ``"folder:PATH"``, ``"npz:PATH"`` or the name of a dataset.
-        split: ``"train"`` or ``"test"``, for a named dataset.
-        preprocessing: Applied to a folder's pictures; arrays must already have its size.
-        cache: Folder for the decoded pictures of a folder.
-        root: The folder that holds the files of a named dataset.
-        like: The training images, if these are test images; see :func:`clearance.data.open_images`.
-
-    Raises:
-        ValueError: If the dataset is unknown, `root` is missing, or the images do not have `preprocessing`'s size.
-        FileNotFoundError: If a file is missing.
-
-    >>> open_split("test", "digits", "test")
-    ImageSet('digits', 497 images of shape (1, 8, 8), 10 classes)
-    """
-    if ":" in given:
-        return open_images(given, preprocessing, cache=cache, like=like)
-    check_not_a_path(option, given)
-    found = load_dataset(given, split, root)
-    side = None if preprocessing is None else preprocessing.size
-    if side is not None and found.shape[1:] != (side, side):
-        raise ValueError(
-            f"the images of a named dataset are not resized; {given} has {found.shape[2]}x{found.shape[1]}, not "
-            f"`size` {side}. Leave it out or give {found.shape[1]} if the model accepts that, or give the "
-            "pictures as folder:PATH."
-        )
-    return found
 
 
 def check_not_a_path(option: str, given: str) -> None:

@@ -16,6 +16,7 @@ from clearance._describe import describe
 from clearance._files import make_private, write_bytes
 from clearance.audits import Subject
 from clearance.data import ImageSet
+from clearance.data.subsets import evenly_spaced
 from clearance.models import Classifier, extract_features
 from clearance.models._running import device_of, evaluating
 
@@ -94,7 +95,7 @@ def _checksum(features: Tensor) -> str:
 def _proved(model: Classifier, data: ImageSet, kept: Tensor) -> bool:
     if len(kept) != len(data):
         return False
-    rows = torch.linspace(0, len(data) - 1, min(_PROBED, len(data))).long()
+    rows = evenly_spaced(len(data), _PROBED)
     device = device_of(model)
     with evaluating(model):
         again = model.features(data.batch(rows)[0].to(device)).cpu()
@@ -104,13 +105,15 @@ def _proved(model: Classifier, data: ImageSet, kept: Tensor) -> bool:
 
 
 class KeptSubject(Subject):
-    """A subject of audits whose features come from a cache."""
+    """A subject of audits whose features come from a cache, if there is one."""
 
-    def __init__(self, *arguments: Any, cache: FeatureCache, **options: Any) -> None:
+    def __init__(self, *arguments: Any, cache: FeatureCache | None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.cache = cache
 
     def features(self, data: ImageSet) -> Tensor:
         """Features of any images, shape (N, D)."""
         uncached = super().features
+        if self.cache is None:
+            return uncached(data)
         return self.cache.features(self.model, data, lambda _, images: uncached(images))

@@ -21,6 +21,7 @@ from clearance.data.folder import default_cache
 from clearance.data.intake import in_colour
 from clearance.data.preprocessing import short_side_of
 from clearance.data.split import read_split
+from clearance.data.subsets import evenly_spaced
 from clearance.experiments.audit import (
     COSTLY,
     AuditRequest,
@@ -35,7 +36,7 @@ from clearance.experiments.audit import (
 from clearance.experiments.audit_plan import OTHER, SOURCE, AuditPlan, Settings, unknown_images
 from clearance.experiments.build import RunData
 from clearance.experiments.class_order import few_images, in_order_of
-from clearance.experiments.datasets import held_out_folder, open_split
+from clearance.experiments.datasets import check_not_a_path, held_out_folder, load_dataset
 from clearance.experiments.engines import CODE
 from clearance.experiments.feature_cache import FeatureCache
 from clearance.experiments.provenance import without_owner
@@ -227,7 +228,7 @@ def check_expected(expected: float) -> None:
 
 
 def _blame(model: Classifier, test: ImageSet, named: Tensor, accuracy: float, expected: float) -> str:
-    few = test if len(test) <= TRIED_ON else test.subset(torch.linspace(0, len(test) - 1, TRIED_ON).long())
+    few = test if len(test) <= TRIED_ON else test.subset(evenly_spaced(len(test), TRIED_ON))
     images, _ = few.batch(torch.arange(len(few)))
     before = _accuracy(model, few)
     tried = [(_accuracy(model, few, way), way.name, way.remedy) for way in input_ways(model, images)]
@@ -329,7 +330,17 @@ def _sets(outside: OutsideModel, how: Preprocessing, cache: Path) -> tuple[Image
     """The training images and the held-out ones."""
 
     def opened(option: str, given: str, like: ImageSet | None = None) -> ImageSet:
-        return open_split(option, given, option, how, cache=cache, root=outside.root, like=like)
+        if ":" in given:
+            return open_images(given, how, cache=cache, like=like)
+        check_not_a_path(option, given)
+        found = load_dataset(given, option, outside.root)
+        if how.size is not None and found.shape[1:] != (how.size, how.size):
+            raise ValueError(
+                f"the images of a named dataset are not resized; {given} has {found.shape[2]}x{found.shape[1]}, not "
+                f"`size` {how.size}. Leave it out or give {found.shape[1]} if the model accepts that, or give the "
+                "pictures as folder:PATH."
+            )
+        return found
 
     def both(train: str, test: str) -> tuple[ImageSet, ImageSet]:
         images = opened("train", train)

@@ -214,7 +214,7 @@ def read_recipe(path: str | Path, dataset: str | None = None) -> Recipe:
             for audit, own in given.items()
         }
         tree["audit_settings"] = {**start.audit_settings, **changed}
-    return from_tree({**_without_methods(start), **tree}, str(path), start.methods)
+    return from_tree({**vars(start), "methods": None, **tree}, str(path), start.methods)
 
 
 def names_methods(path: str | Path) -> bool:
@@ -335,7 +335,3 @@ def _check_meant(name: str, settings: Mapping[str, Any], known: Mapping[str, Met
         raise ValueError(
             f"{source}: method {name!r} is nearly {near[0]!r}. Write that, or 'base: none' with its settings."
         )
-
-
-def _without_methods(recipe: Recipe) -> dict[str, Any]:
-    return {f.name: getattr(recipe, f.name) for f in dataclasses.fields(recipe) if f.name != "methods"}

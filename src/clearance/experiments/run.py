@@ -19,11 +19,11 @@ from clearance._checks import check_count
 from clearance._describe import describe
 from clearance._processes import from_first, process_rank
 from clearance._rng import cuda_in_use, derived_seed
-from clearance.audits import Audit, Findings, WeightScale
+from clearance.audits import Audit, Findings, Subject, WeightScale
 from clearance.audits.weight_scale import decayed_parameters
 from clearance.data import ImageSet
 from clearance.experiments.audit_plan import AuditPlan
-from clearance.experiments.auditing import audits_that_work, subject_of
+from clearance.experiments.auditing import bounded_audits
 from clearance.experiments.build import RunData, build_optimizer, build_schedule, build_way, drawn_data
 from clearance.experiments.method import Method
 from clearance.experiments.peak_memory import PeakMemory
@@ -382,7 +382,8 @@ def run_method(
     # before audits add theirs
     training = training_findings(result, _memory_before(folder) if memory is None else memory.added())
     with spread_over(None) as workers:
-        done = audits_that_work(subject_of(model, data, plan.seed, workers=workers), audits, on_audit)
+        subject = Subject(model, data.train, data.test, plan.seed, data.new_classes, workers)
+        done = bounded_audits(subject, audits, on_audit=on_audit)
     for left in done.left_out:
         _warn(f"audit {left.audit} failed: {left.reason}")
     findings = list(done.findings)

@@ -29,7 +29,7 @@ def spread_over(engine: Executor | int | None) -> "Iterator[Workers | None]":
     everything here has one thread, too.
     """
     if engine is None:
-        yield SharedByRank() if process_count() > 1 else None
+        yield shared_by_rank if process_count() > 1 else None
         return
     with on_processes(engine, fresh=False) as executor, one_thread():
         yield Spread(executor)
@@ -79,22 +79,18 @@ class Spread:
         return self._engine.submit(compute, function, *call)
 
 
-class SharedByRank:
-    """Shares the parts out between processes that train together; every one gets all results.
+def shared_by_rank(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """What the function returns for each call, shared out between processes that train together; all get all results.
 
     Each must make the same calls in the same order.
+
+    Raises:
+        TaskError: In every process, if one of the calls raises.
     """
-
-    def __call__(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What the function returns for each call.
-
-        Raises:
-            TaskError: In every process, if one of the calls raises.
-        """
-        rank, count = process_rank(), process_count()
-        own = [outcome_of(compute, function, *call) for call in calls[rank::count]]
-        each = from_all(own)
-        return [value_of(each[place % count][place // count]) for place in range(len(calls))]
+    rank, count = process_rank(), process_count()
+    own = [outcome_of(compute, function, *call) for call in calls[rank::count]]
+    each = from_all(own)
+    return [value_of(each[place % count][place // count]) for place in range(len(calls))]
 
 
 def compute(function: Callable[..., Any], /, *arguments: Any) -> Any:

@@ -31,6 +31,7 @@ from clearance._processes import (
 from clearance._rng import derived_seed, generator, seed_global
 from clearance.data import ImageSet
 from clearance.data.intake import open_images
+from clearance.data.subsets import evenly_spaced
 from clearance.heads import GaussianMixture
 from clearance.losses._loss import Loss
 from clearance.models._running import device_named
@@ -546,7 +547,7 @@ def _warn_of_far_means(model: Classifier, data: ImageSet) -> None:
     """A line on stderr if the means of a mixture have stayed away from their classes."""
     if not isinstance(model.head, GaussianMixture):
         return
-    some = data.subset(_some_rows(data, _TRAINING_IMAGES))
+    some = data.subset(evenly_spaced(len(data), _TRAINING_IMAGES))
     offset = model.head.mean_offset(extract_features(model, some), some.labels)
     if offset > _FAR_MEANS:
         _warn(
@@ -556,11 +557,6 @@ def _warn_of_far_means(model: Classifier, data: ImageSet) -> None:
             "means with `fit_statistics`.",
             100 * offset,
         )
-
-
-def _some_rows(data: ImageSet, most: int) -> Tensor:
-    """Evenly spaced rows of a set, at most so many."""
-    return torch.linspace(0, len(data) - 1, min(most, len(data))).long().to(data.labels.device)
 
 
 def _read_back(session: Session, weights: dict[str, Tensor], result: dict[str, Any]) -> FitResult:
@@ -590,7 +586,7 @@ def _whole(session: Session) -> nn.Module:
 
 def collapse_reason(model: Classifier, data: ImageSet) -> str | None:
     """Why the extractor counts as collapsed, or None: a sample of training images all have equal features."""
-    features = extract_features(model, data.subset(_some_rows(data, _PROBE_IMAGES)))
+    features = extract_features(model, data.subset(evenly_spaced(len(data), _PROBE_IMAGES)))
     if not bool(features.isfinite().all()):
         return None
     size = float(features.square().mean().sqrt())
@@ -616,7 +612,7 @@ def untrained_reason(
         return Outcome.DIVERGED, "the trained weights are not finite"
     if (flat := collapse_reason(model, data)) is not None:
         return Outcome.COLLAPSED, flat
-    some = data.subset(_some_rows(data, _TRAINING_IMAGES))
+    some = data.subset(evenly_spaced(len(data), _TRAINING_IMAGES))
     accuracy = float((predictions(model, some) == some.labels).cpu().double().mean())
     largest = float(torch.bincount(some.labels).max()) / len(some)
     chance = 3 * (largest * (1 - largest) / len(some)) ** 0.5
