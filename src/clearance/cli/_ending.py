@@ -12,7 +12,7 @@ from pathlib import Path
 
 from clearance._text import visible
 
-USAGE, DEFECT, INTERRUPTED = 2, 70, 130  # 70 as EX_SOFTWARE of sysexits.h
+FAILED, USAGE, DEFECT, INTERRUPTED = 1, 2, 70, 130  # 70 as EX_SOFTWARE of sysexits.h
 _SPELT = {
     "\u202f": " ",
     "\xa0": " ",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from clearance.cli._ending import FAILED, INTERRUPTED
 from clearance.cli._options import (
     LOCAL,
     OptionalCount,
@@ -117,7 +118,6 @@ def open_page(page: Path) -> bool:
 
 
 DEMO = "demo"
-FAILED, INTERRUPTED = 1, 130
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 import tyro
 
+from clearance.cli._ending import FAILED
 from clearance.cli._options import OptionalPath, OptionalText
 
-FAILED, UNMEASURED = 1, 3
+UNMEASURED = 3
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clearance.cli._ending import FAILED
 from clearance.cli._options import OptionalCount, OptionalNumber, OptionalPath, OptionalText
 
 if TYPE_CHECKING:
     from clearance.cli._console import Console
     from clearance.experiments.recipe import Recipe
     from clearance.report import Card
-
-FAILED = 1
 
 
 @dataclass(frozen=True)

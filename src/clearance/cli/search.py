@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clearance.cli._ending import FAILED
 from clearance.cli._options import OptionalCount, OptionalPath, OptionalText
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from clearance.experiments.search import Trial
 
 FILE = "search.json"
-FAILED = 1
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from clearance.cli._ending import FAILED
 from clearance.cli._options import OptionalCount, OptionalPath, OptionalText
-
-FAILED = 1
 
 
 def is_launched() -> bool:
