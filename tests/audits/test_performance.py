@@ -129,3 +129,13 @@ class TestInterval:
     def test_a_higher_level_is_wider(self):
         narrow, wide = (difference_interval((40, 50), (30, 50), level) for level in (0.9, 0.99))
         assert wide[0] < narrow[0] < narrow[1] < wide[1]
+
+
+def test_slices_of_other_images_are_not_taken_for_the_same():
+    """As many images may have left a slice as entered it."""
+
+    def which(site):
+        exhibits = found(world(), slices=Slices("m.csv", {"site": site * 45}))[1]
+        return next(one.context["images"] for one in exhibits if one.context.get("slice") == "site=A")
+
+    assert which(["A", "B"]) == which(["A", "B"]) != which(["B", "A"])

@@ -141,3 +141,30 @@ def test_json_is_json_on_any_terminal(monkeypatch, tmp_path):
     status, shown, complaint = on_a_terminal_of("ascii", monkeypatch, *words)
     assert (status, complaint.count("\n")) == (0, 1)  # how long it takes
     assert json.loads(shown) == json.loads(Path(tmp_path, "audit", "report.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_json_survives_a_reader_that_goes_away(tmp_path, stream):
+    script = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1))\n"
+        "from clearance.cli import audit\n"
+        "from clearance.cli.__main__ import main\n"
+        "from clearance.report import Card\n"
+        "from gate.reports import of_images\n"
+        "def card(self, console):\n"
+        "    console.print('one line')\n"
+        "    return Card(of_images([0, 1] * 40))\n"
+        "audit.AuditCommand._card = card\n"
+        f"main(['audit', 'demo', '--json', '--out', {str(tmp_path / 'out')!r}])\n"
+    )
+    tests = str(Path(__file__).parents[1])
+    read, write = os.pipe()
+    os.close(read)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: write}
+    done = subprocess.run([sys.executable, "-c", script, tests], text=True, **streams)  # type: ignore[call-overload]
+    os.close(write)
+    assert done.returncode == 0
+    if stream == "stdout":
+        assert "Broken pipe" not in done.stderr
+    else:
+        assert json.loads(done.stdout)["measurements"]

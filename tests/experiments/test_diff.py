@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import clearance as cl
-from clearance.experiments.diff import KINDS, Change, diff
+from clearance.experiments.diff import KINDS, Change, _verdict, diff
 from clearance.gate.results import GateResult, GateStatus, paired_fractions
 from clearance.gate.tolerance import Quantity, Tolerance
 from cli.terminal import run
@@ -207,3 +207,12 @@ def test_confidence_is_worse_by_as_much_as_it_is_farther_from_accuracy(last, now
     changed = Change(quantity, "neither", GateResult(tolerance, GateStatus.PASS, last, now, **ends))
     assert changed.loss == pytest.approx(worse)
     assert changed.harm == pytest.approx((worse - 0.001, worse + 0.001))
+
+
+def test_a_change_that_is_sure_is_never_called_none():
+    """From as far below as above: neither nearer nor farther, and not the same."""
+    tolerance = Tolerance(Quantity("calibration", "overconfidence"), "changes", 0.0, relative=False)
+    crossed = Change(
+        tolerance.quantity, "neither", GateResult(tolerance, GateStatus.PASS, -0.10, 0.10, 0.19, 0.21)
+    )
+    assert _verdict(crossed) == "changed, neither clearly better nor worse"

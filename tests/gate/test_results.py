@@ -328,6 +328,7 @@ def test_a_distance_of_fewer_than_half_of_the_images_is_not_passed(kept, status)
     found = result_of(told, told, "flip_distance drops 10%")
     assert found.status == status
     assert (f"the {kept} of 100 images that have a number in both" in str(found)) or kept == 50
+    assert ("fewer than half" in markdown([found])) == (kept == 49)
     nearer = report(distance(0.05), distances([0.05] * kept + [None] * (100 - kept)))
     assert result_of(nearer, told, "flip_distance drops 10%").status is GateStatus.FAIL
 
@@ -353,3 +354,17 @@ def test_a_higher_level_is_a_wider_interval():
 def test_both_numbers_have_as_many_decimals(last, now, unit, written):
     found = GateResult(Tolerance.parse("accuracy drops 1pt"), GateStatus.PASS, last, now, unit=unit)
     assert found.numbers == written
+
+
+def test_fewer_than_six_images_decide_nothing():
+    found = result_of(of_images([1] * 5), of_images([0] * 5), "accuracy drops 1pt")
+    assert (found.status, found.reason) == (
+        GateStatus.UNMEASURED,
+        "paired over 5 images: an interval needs 6 at least",
+    )
+    assert result_of(of_images([1] * 6), of_images([0] * 6), "accuracy drops 1pt").status is GateStatus.FAIL
+
+
+def test_one_error_in_many_is_not_written_as_none():
+    one, none = of_images(wrong(1, 30_000)), of_images(wrong(0, 30_000))
+    assert "100.000 % -> 99.997 %" in str(result_of(one, none, "accuracy drops 1pt"))

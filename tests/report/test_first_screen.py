@@ -13,7 +13,7 @@ from clearance.report.audits import all_findings, page_of, sections, with_summar
 from clearance.report.findings import Findings
 from clearance.report.ledger import ledger
 from clearance.report.left_out import fewer_images, interrupted, left_out, left_out_lines
-from clearance.report.page import render_page
+from clearance.report.page import render_page, write_page
 from clearance.vocabulary import Measurement
 from report.reading import Reading, numbers_in, stored
 
@@ -205,3 +205,21 @@ def test_every_section_of_an_audit_begins_with_words(paper):
     for section in found:
         assert section.text, section.title
         assert str(section.text[0]).strip()
+
+
+def test_what_was_not_started_is_said_with_the_budget_and_the_command_as_they_were_given():
+    cut = {
+        "audits_left_out": [{"audit": "accuracy", "why": "budget"}],
+        "budget": {"seconds": 6300.0, "spent": 1.0},
+    }
+    command = "clearance audit m:N --train 'folder:my  photos'"
+    first, last = left_out_lines({**cut, "audits_left_out_command": command})
+    assert "105" in first
+    assert last == f"To measure this: {command}"
+
+
+def test_the_page_to_share_of_an_earlier_report_is_removed(single, lean, tmp_path):
+    write_page(single, tmp_path)
+    assert (tmp_path / "share.html").exists()
+    write_page(lean, tmp_path)
+    assert not (tmp_path / "share.html").exists()

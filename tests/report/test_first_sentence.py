@@ -296,3 +296,15 @@ def test_every_number_in_a_sentence_is_in_a_data_element(comparison):
     for part in (words.sentence, words.paragraph, words.also):
         bare = re.sub(r"<data .*?</data>", "", part).replace("95 %", "")
         assert not re.search(r"\d", bare)
+
+
+def test_rebuilt_layers_that_gave_no_answer_under_one_seed_are_a_mean():
+    context: dict[str, str | int] = {"head": "retrained", "samples": 10}
+    bad = [
+        Measurement("co_adaptation", "diverged_heads", count, "count", 150, better="lower", context=context)
+        for count in (3, 0, 0)
+    ]
+    report = report_of(CLEAR)
+    more = tuple(Record("digits", "foca", seed, one) for seed, one in enumerate(bad))
+    (line,) = said(replace(report, records=(*report.records, *more)), "failures")
+    assert "1 failed to train on average over 3 seeds; they count as guessing." in line

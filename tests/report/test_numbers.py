@@ -6,6 +6,7 @@ import pytest
 
 from clearance.report.numbers import (
     POINTS,
+    THIN,
     data,
     half_width,
     interval,
@@ -81,3 +82,10 @@ def test_no_form_of_a_number_prints_nan():
     shown = [data(math.nan, POINTS), interval(math.nan, math.nan, POINTS), ratio(math.nan), levels(math.nan)]
     assert all("not a number" in one.striptags() for one in shown)
     assert interval(-math.inf, math.inf, POINTS).striptags() == "−∞ to ∞"
+
+
+def test_a_share_that_is_not_0_and_not_all_is_not_printed_so():
+    assert printed(2 / 60_000, "fraction") == f"0.003{THIN}%"
+    assert printed(1 - 1 / 30_000, "fraction") == f"99.997{THIN}%"
+    assert printed(0.0, "fraction") == f"0.0{THIN}%"
+    assert printed(1.0, "fraction") == f"100.0{THIN}%"

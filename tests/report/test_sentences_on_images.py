@@ -1,5 +1,6 @@
 """What the first screen says of duplicates, labels, sets and corruptions, and from where on each is a problem."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from clearance.records import ExhibitRecord, Record, Report
 from clearance.report import render_page
 from clearance.report.audits import all_findings, sections
 from clearance.report.findings import Findings
+from clearance.report.page import without_images
 from clearance.vocabulary import Exhibit, Measurement
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -217,3 +219,13 @@ def test_where_corruptions_were_tried_on_a_part_of_the_images_the_part_is_named(
 )
 def test_each_has_its_section_where_there_is_something_to_show(made, titles):
     assert [section.title for section in sections(Findings(made, "digits"))] == titles
+
+
+def test_file_names_are_said_to_be_left_out_only_where_they_are():
+    with_names = replace(duplicates(1, 0), recipe={"pictures_left_out": 1})
+    text = "Images of the data, and the names of their files, are left out"
+    assert "b/2.png" in render_page(with_names)
+    assert text not in render_page(with_names)
+    shared = render_page(without_images(duplicates(1, 0)))
+    assert text in shared
+    assert "b/2.png" not in shared

@@ -3,11 +3,14 @@
 import re
 from dataclasses import replace
 
+from clearance.records import Record, Report, RunNote
 from clearance.report.audits import all_findings
 from clearance.report.card import Card
 from clearance.report.findings import Findings
+from clearance.report.sweep import at_shown
+from clearance.report.tables import overview
 from clearance.report.terminal import comparison_table
-from clearance.vocabulary import Outcome
+from clearance.vocabulary import Measurement, Outcome
 from report.reading import first_screen
 
 METHODS = ("plain", "noisy", "dropout", "batchnorm", "foca")
@@ -70,3 +73,16 @@ def test_print_says_what_the_page_of_one_network_says_first(single):
     for line in lines:
         assert " ".join(line.said.striptags().split()) in shown
     assert max(map(len, str(Card(single)).splitlines())) < 100
+
+
+def test_in_a_sweep_only_runs_at_the_shown_value_count_as_failed():
+    sweep = {"sweep": {"field": "lr", "values": [0.1, 1.0], "shown": 0.1}}
+    context: dict[str, str | float] = {"split": "test", "lr": 0.1}
+    record = Record(
+        "digits", "plain", 0, Measurement("accuracy", "error", 0.1, "fraction", 9, context=context)
+    )
+    for value, endings in ((1, ""), (0.1, "1 diverged")):
+        note = RunNote("plain", 0, Outcome.DIVERGED, f"diverged at step 3 (lr {value:g})")
+        report = Report(sweep, {}, "", "", (record,), runs=(note,))
+        (line,) = overview(Findings(at_shown(report), "digits"))
+        assert line.endings == endings

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Any
+from typing import IO, Any
 
 import rich.console
 from rich.text import Text
@@ -30,7 +30,20 @@ class Console(rich.console.Console):
     def on_broken_pipe(self) -> None:
         """Where no one reads any more, print nothing and go on: the command keeps its own status."""
         self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence(self.file)
+
+
+def write_out(text: str) -> None:
+    """Write to standard output; where no one reads any more, the command goes on and keeps its own status."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence(sys.stdout)
+
+
+def _silence(stream: IO[str]) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def plain(text: str, style: str = "") -> Text:

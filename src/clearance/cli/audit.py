@@ -224,7 +224,7 @@ class AuditCommand:
     def run(self) -> None:
         """Audit, write the page, and print its first screen."""
         from clearance._files import check_folder, check_report_folder
-        from clearance.cli._console import Console
+        from clearance.cli._console import Console, write_out
 
         check_report_folder("out", self.out)
         if self.export is not None:
@@ -239,9 +239,7 @@ class AuditCommand:
         card = self._card(console)
         page = card.save_folder(self.out)
         if self.json:
-            sys.stdout.write(
-                json.dumps(json.loads(card.to_json()), indent=1) + "\n"
-            )  # in letters of any terminal
+            write_out(json.dumps(json.loads(card.to_json()), indent=1) + "\n")  # in letters of any terminal
         else:
             console.print(f"\n{first_text(card.report, console.width)}\n", soft_wrap=True)
         for line in left_out_lines(self._with_exact_command(card.report.recipe)):
@@ -401,6 +399,8 @@ def command(options: "AuditCommand", more: Sequence[str] | None = None, *, exact
         exact: Whether paths are as they were typed; else those outside of the working folder are shortened to their
             last name, so that a page shows no folder of this machine.
     """
+    if options._is_demo():
+        return "clearance audit demo"
 
     def path(typed: str | Path) -> str:
         return str(typed) if exact else _without_folders(str(typed))

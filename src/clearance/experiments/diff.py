@@ -418,7 +418,10 @@ class Diff:
             yield Section("Without an interval of the change", [OTHERS], [table])
         missing = [change for change in self.changes if change.result.low is None]
         if missing:
-            reasons = [Line(_title(one), None, [escape(one.result.reason)]) for one in missing]
+            reasons = [
+                Line(_title(one) + (f", {one.where}" if one.where else ""), None, [escape(one.result.reason)])
+                for one in missing
+            ]
             yield Section(
                 "Not compared",
                 ["Measured in both, without an interval of the change."],
@@ -472,7 +475,12 @@ def _title(change: Change) -> str:
 def _verdict(change: Change) -> str:
     if change.severity != "fine":
         return "worse"
-    return "better" if change.improved else "no significant change"
+    if change.improved:
+        return "better"
+    low, high = change.result.low, change.result.high
+    if low is not None and high is not None and (low > 0 or high < 0):
+        return "changed, neither clearly better nor worse"
+    return "no significant change"
 
 
 def _finding(group: tuple[str, str], changes: Sequence[Change]) -> Finding:

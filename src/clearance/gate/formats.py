@@ -22,7 +22,7 @@ def markdown(results: Sequence[GateResult]) -> str:
     """
     rows: list[tuple[str, ...]] = [("fails if", "result", "before -> now", "change, 95 % interval", "")]
     for result in results:
-        remark = "; ".join(part for part in (result.over or result.reason, result.doubt) if part)
+        remark = "; ".join(part for part in (result.reason or result.over, result.doubt) if part)
         cells = (result.tolerance.text, str(result.status), result.numbers, result.changed, remark)
         rows.append(tuple(map(markdown_text, cells)))
     return f"### clearance check: {overall(results)}\n\n{markdown_table(rows)}\n"

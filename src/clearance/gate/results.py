@@ -429,12 +429,12 @@ def _over_images(
         over = f"paired over the {both.sum()} of {len(last)} images that have a number in both"
     last, now, measure = last[both], now[both], STATISTICS[values.statistic]
     numbers = [float(measure(last)), float(measure(now))]
+    if len(last) < FEWEST:
+        said = f"{over}: an interval needs {FEWEST} at least"
+        return _unmeasured(tolerance, said, *numbers, unit=values.unit)
     yes_or_no = np.isin(np.concatenate([last, now]), (0.0, 1.0)).all()
     if yes_or_no and values.statistic == "mean" and not tolerance.relative:
         ends = paired_fractions(last, now, NormalDist().inv_cdf(0.5 + level / 2))
-    elif len(last) < FEWEST:
-        said = f"{over}: an interval needs {FEWEST} at least"
-        return _unmeasured(tolerance, said, *numbers, unit=values.unit)
     else:
         ends = bootstrapped(
             last, now, values.statistic, relative=tolerance.relative, level=min(level, MOST_CERTAIN)
@@ -484,7 +484,10 @@ def _options(tolerance: Tolerance) -> str:
 def _written(values: Sequence[float], unit: str) -> list[str]:
     """Numbers with four digits, all with as many decimals as the one with most."""
     scale, sign = (100, " %") if unit == "fraction" else (1, "")
-    short = [f"{scale * value:.4g}" for value in values]
+    digits = 4
+    while scale == 100 and digits < 9 and any(f"{100 * v:.{digits}g}" == "100" and v != 1 for v in values):
+        digits += 1  # 99.997 % is not 100 %
+    short = [f"{scale * value:.{digits}g}" for value in values]
     if any("e" in text or not math.isfinite(float(text)) for text in short):
         return [text + sign for text in short]
     decimals = max(len(text.partition(".")[2]) for text in short)

@@ -329,10 +329,11 @@ def failures(findings: Findings) -> tuple[Markup, ...]:
     for row in findings.rows("mean", FEW, "diverged_heads", **wanted):
         if row.value > 0:
             text = Markup(
-                "{}: of {} last layers retrained on {}, {} failed to train; they count as guessing."
+                "{}: of {} last layers retrained on {}, {} failed to train{}; they count as guessing."
             )
             counts = (data(row.n, "count"), findings.few, data(row.value, "count"))
-            lines.append(text.format(strong(row.method), *counts))
+            often = Markup(" on average over {} seeds").format(data(row.seeds, "count"))
+            lines.append(text.format(strong(row.method), *counts, often if row.seeds > 1 else ""))
     for row in findings.rows("difference", FEW, "error", **wanted):
         if row.dropped:
             names = (strong(row.method), strong(str(row.against)))

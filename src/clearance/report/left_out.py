@@ -72,7 +72,7 @@ def left_out(recipe: Recipe) -> list[Markup]:
         found.append(Markup("Interrupted before the end; not measured: {}.").format(_named(stopped)))
     if cut:
         seconds = recipe["budget"]["seconds"]
-        limit = data(seconds, "seconds", half=seconds)
+        limit = data(seconds, "seconds", half=10.0 if seconds < 600 else 600.0)
         found.append(Markup("Not started within the budget of {}: {}.").format(limit, _named(cut)))
     if possible:
         found.append(Markup("To measure this: <code>{}</code>").format(recipe["audits_left_out_command"]))
@@ -81,7 +81,12 @@ def left_out(recipe: Recipe) -> list[Markup]:
 
 def left_out_lines(recipe: Recipe) -> list[str]:
     """The same for a terminal."""
-    return [line.striptags() for line in left_out(recipe)]
+    lines = [line.striptags() for line in left_out(recipe)]
+    if any(entry["why"] != IMPOSSIBLE for entry in recipe.get("audits_left_out", [])):
+        lines[-1] = (
+            f"To measure this: {recipe['audits_left_out_command']}"  # striptags would change its spaces
+        )
+    return lines
 
 
 def interrupted(recipe: Recipe) -> bool:

@@ -167,6 +167,9 @@ def _percent(value: float, half: float) -> str:
     """
     if half >= 5:
         return _minus(f"{value:.0f}")
+    near = min(abs(value), abs(100 - abs(value)))
+    if 1e-6 < near < 0.005 and half < 0.1:  # neither 0 nor 100, and not printed so
+        return _minus(f"{value:.{-math.floor(math.log10(near))}f}")
     return _minus(
         f"{value:.2f}"
         if 0 < abs(value) < 0.1 or 0 < 100 - abs(value) < 0.1 or 0 < half < 0.1

@@ -86,6 +86,8 @@ def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
     except Exception:
         report.save(directory, dict.fromkeys((FILE, SHARED), NO_PAGE))
         raise
+    if SHARED not in pages:
+        Path(directory, SHARED).unlink(missing_ok=True)  # of an earlier report
     return summed.save(directory, pages).with_name(FILE)
 
 
@@ -94,7 +96,9 @@ def without_images(report: Report) -> Report:
     kept = tuple(record for record in report.exhibits if not _shows(record.exhibit))
     left = len(report.exhibits) - len(kept)
     return (
-        replace(report, exhibits=kept, recipe={**report.recipe, "pictures_left_out": left})
+        replace(
+            report, exhibits=kept, recipe={**report.recipe, "pictures_left_out": left, "names_left_out": True}
+        )
         if left
         else report
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
-from clearance.records.record import ExhibitRecord
+from clearance.records.record import SWEEP, ExhibitRecord
 from clearance.records.store import table_file
 from clearance.report.findings import FEW, Findings
 from clearance.report.names import NO_NETWORK, PIXELS, head_name, method_name
@@ -63,7 +63,10 @@ def pixels_error(findings: Findings) -> SummaryRow | None:
 
 
 def _endings(findings: Findings, method: str) -> str:
-    counts = Counter(note.outcome.value for note in findings.failures if note.method == method)
+    swept = findings.report.recipe.get(SWEEP)
+    end = "" if swept is None else f" {swept['shown']:g})"  # of a note on a run at the value that is shown
+    mine = [note for note in findings.failures if note.method == method and note.status.endswith(end)]
+    counts = Counter(note.outcome.value for note in mine)
     return ", ".join(f"{count} {ending}" for ending, count in counts.items())
 
 
