@@ -288,3 +288,11 @@ def test_with_one_image_of_each_class_one_part_still_chooses_the_temperature_of_
     one = TEST.per_class(1, seed=0)
     found = values(Calibration()(Classifier(nn.Flatten(), Loud(20.0)), TRAIN, one))
     assert found["nll", "calibrated"] < 0.5 * found["nll", "as trained"]
+
+
+def test_a_class_that_is_masked_changes_no_temperature():
+    stream = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(300, 5, generator=stream, dtype=torch.float64)
+    labels = torch.multinomial(logits.softmax(1), 1, generator=stream)[:, 0]
+    masked = torch.cat([logits, torch.full((300, 1), -1e9, dtype=torch.float64)], dim=1)
+    assert fitted_temperature(masked, labels) == pytest.approx(fitted_temperature(logits, labels), rel=1e-3)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from clearance.audits import CoAdaptation, DeeperCut
+from clearance.audits.deeper_cut import cut_deeper
 from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP
 from clearance.models import Classifier
@@ -85,3 +86,13 @@ def test_nearest_pixels_are_left_out_unless_asked_for(train, held_out):
     assert heads == {"retrained", "linear", "class mean", "class mean, unit length", "nearest neighbour"}
     asked = deeper_cut(pixel_limit=3)(classifier(), train, held_out)
     assert ("error", "nearest pixel", 3) in by_key(asked)
+
+
+def test_an_activation_that_is_used_twice_is_kept_twice():
+    act = nn.ReLU()
+    head = nn.Sequential(nn.Linear(64, 32), act, nn.Linear(32, 16), act, nn.Linear(16, 10))
+    model = Classifier(nn.Flatten(), head).eval()
+    images = torch.rand(5, 1, 8, 8)
+    later = cut_deeper(model)
+    assert later is not None
+    assert torch.equal(later(images), model(images))

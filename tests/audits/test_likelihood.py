@@ -355,3 +355,10 @@ def test_bad_settings_are_refused():
     few = TEST.subset(torch.cat([(TEST.labels == k).nonzero().flatten()[:10] for k in range(3)]))
     with pytest.raises(ValueError, match=r"`test` must have at least 19 images for a threshold .* got 15"):
         Likelihood().examine(Subject(pixels(), TRAIN, few))
+
+
+def test_too_few_images_for_a_threshold_are_refused():
+    train, test = gaussian_images(per_class=60, seed=0), gaussian_images(per_class=60, seed=1)
+    model = Classifier(nn.Flatten(), nn.Linear(64, 3))
+    with pytest.raises(ValueError, match=r"`images` must leave at least 19 .*; got 12"):
+        Likelihood(epsilons=(0.1,), adaptive=(), images=12)(model, train, test)

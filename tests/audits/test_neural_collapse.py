@@ -133,3 +133,16 @@ def test_a_head_of_nan_is_infinitely_far_and_never_agrees():
 def test_settings_are_checked_before_anything_runs(settings, name):
     with pytest.raises(ValueError, match=f"`{name}` must be"):
         NeuralCollapse(**settings)
+
+
+def test_the_own_layer_is_read_in_every_mode():
+    data = collapsed(6)
+    model = Classifier(
+        nn.Flatten(), nn.Sequential(nn.Dropout(0.5), nn.Linear(data.images[0].numel(), data.class_count))
+    )
+    contexts = []
+    for training in (True, False):
+        found = NeuralCollapse(heads=2)(model.train(training), data, data)
+        contexts.append(next(m.context for m in found.measurements if m.name == "nc3"))
+    assert contexts[0] == contexts[1]
+    assert contexts[0]["head"] == "own"

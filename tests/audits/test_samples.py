@@ -8,9 +8,10 @@ import torch
 from torch import nn
 
 from audits import draws
-from clearance.audits import CoAdaptation
+from clearance.audits import CoAdaptation, MinimalPerturbation, Subject
 from clearance.data import ImageSet, gaussian_images
 from clearance.data.stored import StoredImageSet, write_pixels
+from clearance.experiments.audit_plan import fewer_images
 from clearance.models import Classifier
 from clearance.research import fixed_images
 from digits_nets import digits
@@ -143,3 +144,27 @@ def test_a_size_that_is_everything_is_not_measured_twice():
 def test_settings_are_checked_before_anything_runs(settings, message):
     with pytest.raises(ValueError, match=message):
         CoAdaptation(**settings)
+
+
+def test_a_head_that_works_in_place_leaves_the_features_alone():
+    head = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(64, 3))
+    model = Classifier(nn.Flatten(), head, mean=0.5)
+    subject = Subject(model, gaussian_images(seed=0), gaussian_images(seed=1))
+    before = subject.test_features.clone()
+    assert bool((before < 0).any())
+    assert subject.test_logits.shape[1] == 3
+    assert torch.equal(subject.test_features, before)
+
+
+def test_without_all_images_a_size_that_is_everything_is_measured():
+    data = gaussian_images(class_count=3, per_class=5)
+    model = Classifier(nn.Flatten(), nn.Linear(64, 3))
+    audit = CoAdaptation(per_class=(1, 5), repetitions=(2, 2), all_images=False, hidden=(4,))
+    found = audit(model, data, gaussian_images(class_count=3, per_class=5, seed=1))
+    assert {m.context["samples"] for m in found.measurements if m.name == "error"} == {3, 15}
+
+
+def test_of_more_classes_than_images_one_of_each_is_used_and_said():
+    data = gaussian_images(class_count=5, per_class=20)
+    said = fewer_images([MinimalPerturbation(images=2)], data)["fewer_images"]["audits"]
+    assert said["minimal_perturbation"] == len(fixed_images(data, 2, seed=0)) == 5

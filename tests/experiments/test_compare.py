@@ -464,3 +464,14 @@ def test_an_audit_that_finds_nothing_is_named():
     given = gaussian_images(per_class=8, seed=0), gaussian_images(per_class=8, seed=1)
     card = cl.compare(["plain"], *given, seeds=1, epochs=1, audits=["accuracy", Finds()])
     assert card.report.recipe["audits_without_numbers"] == ["finds"]
+
+
+def test_an_audit_of_a_loader_leaves_the_caller_s_random_numbers_alone(data):
+    torch.manual_seed(0)
+    model = cl.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 6)), MLP((6, 3)))
+    test = torch.utils.data.TensorDataset(data.test.images, data.test.labels)
+    loader = torch.utils.data.DataLoader(test, batch_size=16)
+    torch.manual_seed(11)
+    before = torch.get_rng_state()
+    cl.audit(model, train=data.train, test=loader, audits=["accuracy"])
+    assert torch.equal(torch.get_rng_state(), before)

@@ -927,3 +927,10 @@ def test_log_priors_of_a_narrow_layer_are_wide(dtype):
 def test_another_kind_of_head_is_refused(convert, given, words):
     with pytest.raises(TypeError, match=words):
         convert(given)
+
+
+def test_fixed_priors_stay_fixed_when_all_is_unfrozen():
+    head = GaussianMixture(3, 2, priors=[0.2, 0.8]).requires_grad_(True)
+    head(torch.randn(4, 3))[:, 0].sum().backward()
+    assert head.log_priors.grad is None
+    assert head.means.grad is not None

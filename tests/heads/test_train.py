@@ -336,3 +336,12 @@ def test_heads_that_end_in_a_1x1_convolution_are_trained():
     stack = HeadStack.initialised(head, 2, torch.Generator().manual_seed(0))
     trained = train_heads(stack, torch.rand(8, 16), torch.arange(8) % 3, HeadTraining(steps=2))
     assert trained.stack(torch.rand(8, 16)).shape == (2, 8, 3)
+
+
+def test_the_caller_s_autocast_changes_nothing():
+    features, labels = torch.randn(30, 4, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 3
+    stack = HeadStack.initialised(nn.Linear(4, 3), 2, torch.Generator().manual_seed(0))
+    plain = train_heads(stack, features, labels, HeadTraining(steps=5, lr=0.5)).stack.parameters["weight"]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = train_heads(stack, features, labels, HeadTraining(steps=5, lr=0.5)).stack.parameters["weight"]
+    assert torch.equal(found, plain)

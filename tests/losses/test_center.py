@@ -150,3 +150,9 @@ def test_evaluation_counts_no_batches():
         warnings.simplefilter("error")
         for _ in range(60):
             loss(outputs_of(torch.ones(2, 2)), torch.arange(2))
+
+
+def test_centres_move_with_tensors_in_place_of_outputs():
+    loss = CenterLoss(2, 3)
+    loss.after_step(torch.ones(3, 2), torch.arange(3))
+    assert loss.centres.flatten().tolist() == [0.25] * 6

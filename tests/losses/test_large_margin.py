@@ -1545,3 +1545,14 @@ def test_the_input_of_compiled_and_of_copied_networks_is_no_such_layer():
 def test_quantile_settings():
     with pytest.raises(ValueError, match="`batches` must be a whole number of at least 1"):
         GammaQuantile(batches=0)
+
+
+def test_a_margin_of_every_few_steps_is_whole_in_a_validation():
+    model, loss = network(hidden=True), LargeMarginLoss(("input",), every=4)
+    given = model.outputs(small_images(), ("input",))
+    expected = LargeMarginLoss(("input",))(given, LABELS).terms["margin"]
+    for steps in (0, 1):
+        loss.steps.fill_(steps)
+        with torch.no_grad():
+            found = loss(model.outputs(small_images(), loss.layers), LABELS).terms["margin"]
+        torch.testing.assert_close(found, expected.detach())

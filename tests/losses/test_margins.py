@@ -756,3 +756,12 @@ def test_a_loss_leaves_a_normalised_head_as_its_forward_pass_left_it():
     loss(outputs, y).total.backward()
     for name, one in model.head.state_dict().items():
         assert torch.equal(one, before[name]), name
+
+
+def test_labels_of_a_loader_inside_inference_mode_are_taken():
+    model, images = linear_model(), torch.rand(4, 1, 3, 3, dtype=torch.float64)
+    labels = torch.tensor([0, 1, 2, 0])
+    expected = margin_distances(model, images, labels).distances["input"]
+    with torch.inference_mode():
+        found = margin_distances(model, images.clone(), labels.clone()).distances["input"]
+    assert torch.equal(found, expected)

@@ -477,3 +477,11 @@ def test_a_loss_may_go_on_to_a_network_of_another_width():
         for _ in range(30):
             features = torch.randn(40, width, requires_grad=True)
             loss(Outputs(features, head(features), head), LABELS)
+
+
+def test_a_loss_that_saw_a_batch_on_one_device_goes_on_on_another():
+    loss, logits = CrossEntropyLoss(), good().requires_grad_()
+    loss(outputs(logits), LABELS)
+    assert loss._watch._first_mean is not None
+    loss._watch._first_mean = loss._watch._first_mean.to("meta")
+    loss(outputs(logits), LABELS)

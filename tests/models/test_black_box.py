@@ -1,5 +1,7 @@
 """What only answers: scripted and quantised modules, functions; and what an audit makes of it."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -226,3 +228,20 @@ def test_logits_beside_others_are_not_taken_for_rows(sets):
     module, images = linear().eval(), sets[1].images[:2]
     model = black_box(lambda given: [module(given), 0 * module(given)], example=images)
     torch.testing.assert_close(model(images), module(images))
+
+
+def test_a_fresh_one_can_be_attacked(sets):
+    _, test = sets
+    box = black_box(linear().eval(), example=test.images[:4], verbose=False)
+    found = cl.attacks.FGSM(0.1)(box, test.images[:4], test.labels[:4])
+    assert found.images.shape == test.images[:4].shape
+
+
+@pytest.mark.parametrize(
+    "form", [lambda logits: {"logits": logits}, lambda logits: SimpleNamespace(logits=logits)]
+)
+def test_logits_by_name_may_be_lists_and_arrays(sets, form):
+    module, (_, test) = linear().eval(), sets
+    for kind in (lambda z: z.tolist(), lambda z: z.detach().numpy()):
+        box = black_box(lambda x, kind=kind: form(kind(module(x))), example=test.images[:4], verbose=False)
+        torch.testing.assert_close(box(test.images[:4]), module(test.images[:4]))

@@ -196,3 +196,32 @@ def test_3_5_5_finish_does_it_where_asked(data, normalised, sgd, weights, same, 
     training.finish()
     recalibrate_batch_norm(twin, data)
     assert same(weights(normalised.extractor), weights(twin.extractor)) == recalibrate
+
+
+class Branched(nn.Module):
+    """A body, and a branch with batch normalisation that features do not run through."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(width, 6), nn.BatchNorm1d(6))
+        self.other = nn.BatchNorm1d(6)
+        self.fails = False
+
+    def forward(self, images):
+        if self.fails:
+            raise RuntimeError("out of memory")
+        return self.body(images)
+
+
+def test_layers_that_do_not_run_or_were_interrupted_keep_their_statistics(data):
+    extractor = Branched(data.images[0].numel())
+    model = Classifier(extractor, nn.Linear(6, 3))
+    extractor.other.running_mean.fill_(7.0)
+    recalibrate_batch_norm(model, data)
+    assert bool((extractor.other.running_mean == 7).all())
+    kept = extractor.body[2].running_mean.clone()
+    assert not bool((kept == 0).any())
+    extractor.fails = True
+    with pytest.raises(RuntimeError, match="out of memory"):
+        recalibrate_batch_norm(model, data)
+    assert torch.equal(extractor.body[2].running_mean, kept)

@@ -433,3 +433,10 @@ def test_training_on_fgsm_images_withstands_fgsm(make_model):
         fit(model, EndToEnd(adversarial=adversarial), data, epochs=30, batch_size=20)
         held[name] = 1 - float(attack(model, data.images, data.labels).success.double().mean())
     assert held["adversarial"] > held["plain"]
+
+
+def test_steps_inside_one_autocast_block_see_the_weights_of_their_own_step(data, make_model):
+    training = start(EndToEnd(), make_model(), data, lr=0.5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        losses = [training.step(data.images, data.labels).total.item() for _ in range(6)]
+    assert losses[-1] < losses[0]

@@ -1094,3 +1094,16 @@ def test_a_final_head_that_diverges_begins_again_at_half_the_learning_rate(data,
     hopeless = begin(FOCA(SquaredErrorLoss(), final_head=HeadTraining(steps=300, lr=1e6)), model, data, sgd)
     with pytest.warns(TrainingWarning, match=r"diverged at every learning rate from 1e\+06 down to 3906"):
         hopeless.finish()
+
+
+def test_a_head_whose_training_broke_is_not_called_trained(data, make_model, sgd, monkeypatch):
+    def failing(model, images):
+        raise RuntimeError("out of memory")
+
+    model, way = make_model(), FOCA(per_class=2)
+    training = way.start(model, data, sgd(way, model), way.generators(0))
+    training.step(data.images, data.labels)
+    monkeypatch.setattr("clearance.training.foca.extract_features", failing)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        training.finish()
+    assert model.unfinished == "FOCA"

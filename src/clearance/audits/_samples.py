@@ -114,9 +114,14 @@ class PartialSets:
 
 
 def partial_sets(
-    train: ImageSet, per_class: tuple[int, ...], repetitions: tuple[int, ...], seed: int
+    train: ImageSet,
+    per_class: tuple[int, ...],
+    repetitions: tuple[int, ...],
+    seed: int,
+    *,
+    whole: bool = True,
 ) -> list[PartialSets]:
-    """Class-balanced draws without replacement for each size that the smallest class allows, then all images.
+    """Class-balanced draws without replacement for each size that the smallest class allows; all images if `whole`.
 
     Source: Sato et al. (2019), section 4.1; balance above one image a class is not stated there.
 
@@ -126,13 +131,13 @@ def partial_sets(
     counts = torch.bincount(train.labels, minlength=train.class_count).cpu()
     sets = []
     for count, draws in zip(per_class, repetitions, strict=True):
-        if count > int(counts.min()) or count * train.class_count >= len(train):
+        if count > int(counts.min()) or (whole and count * train.class_count >= len(train)):
             break
         stream = generator(seed, "partial sets", count)
         rows = torch.stack([_one_draw(train.labels, counts, count, stream) for _ in range(draws)])
         sets.append(PartialSets(count * train.class_count, rows))
     everything = torch.arange(len(train), device=train.labels.device)[None]
-    return [*sets, PartialSets(len(train), everything)]
+    return [*sets, PartialSets(len(train), everything)] if whole else sets
 
 
 def _one_draw(labels: Tensor, counts: Tensor, per_class: int, stream: torch.Generator) -> Tensor:

@@ -233,7 +233,9 @@ def fitted_temperature(logits: Tensor, labels: Tensor) -> float:
     spread = float(exact.abs().max())
     if spread == 0:
         return 1.0
-    centre = math.log(spread)
+    # by the leads: a class that is masked by a very small logit takes no part in them
+    lead = float((logits.gather(1, labels[:, None])[:, 0].double() - best_wrong.double()).abs().max())
+    centre = math.log(lead or spread)
 
     def cross_entropy(log_temperature: float) -> float:
         log_p = torch.log_softmax(exact * math.exp(-log_temperature), dim=1)

@@ -77,15 +77,12 @@ class Churn(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Every kind of difference on every size."""
-        *partial, everything = partial_sets(
-            subject.train, self.per_class, (self.heads,) * len(self.per_class), subject.seed
-        )
+        draws = (self.heads,) * len(self.per_class)
         found: list[Measurement] = []
-        for sets in partial:
+        for sets in partial_sets(subject.train, self.per_class, draws, subject.seed, whole=self.all_images):
             found.extend(self._measured(subject, sets, FIRST_WEIGHTS))
-            found.extend(self._measured(subject, sets, IMAGES))
-        if self.all_images:
-            found.extend(self._measured(subject, everything, FIRST_WEIGHTS))
+            if len(sets.rows) > 1:  # of all images there is one set
+                found.extend(self._measured(subject, sets, IMAGES))
         return Findings(tuple(found))
 
     def _measured(self, subject: Subject, sets: PartialSets, differ_in: str) -> Iterator[Measurement]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from clearance._checks import check_count, check_positive
+from clearance._precision import at_least_float32
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._heads import scaled_features
@@ -117,8 +118,9 @@ class CoAdaptation(Audit):
 
     def errors(self, subject: Subject) -> Iterator[HeadErrors]:
         """Test errors of every head on every partial set; the model's own head is not used."""
-        sizes = partial_sets(subject.train, self.per_class, self.repetitions, subject.seed)
-        for sets in sizes if self.all_images else sizes[:-1]:
+        for sets in partial_sets(
+            subject.train, self.per_class, self.repetitions, subject.seed, whole=self.all_images
+        ):
             yield from self._errors(subject, sets)
 
     def _errors(self, subject: Subject, sets: PartialSets) -> Iterator[HeadErrors]:
@@ -228,7 +230,8 @@ class Cloud:
 def features_of(subject: Subject) -> Cloud:
     """What enters the model's head."""
     train, test = subject.train, subject.test
-    return Cloud(subject.train_features, subject.test_features, train.labels, test.labels, subject.classes)
+    inside, outside = at_least_float32(subject.train_features), at_least_float32(subject.test_features)
+    return Cloud(inside, outside, train.labels, test.labels, subject.classes)
 
 
 def _on_disk(subject: Subject) -> bool:

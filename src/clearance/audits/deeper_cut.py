@@ -102,7 +102,8 @@ def _parts(head: nn.Module) -> list[nn.Module]:
     plain = isinstance(head, nn.Sequential) and type(head).forward is nn.Sequential.forward
     if not plain or head._forward_hooks or head._forward_pre_hooks:
         return [head]
-    return [part for child in head.children() for part in _parts(child)]
+    parts = head._modules.values()  # `children` leaves out what is used again
+    return [part for child in parts if child is not None for part in _parts(child)]
 
 
 def _holds_linear(part: nn.Module) -> bool:

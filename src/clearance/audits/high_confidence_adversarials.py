@@ -44,7 +44,7 @@ class HighConfidenceAdversarials(Audit):
     Args:
         confidence: Of the target at which to stop, and of the median image; above 1 over the number of classes, below
             1. The article's is 0.95.
-        images: At most; a class-balanced choice by the seed where there are more.
+        images: At most, but one of every class at least; a class-balanced choice by the seed where there are more.
         grey_levels: Length of a step, of 255, above 0.
         steps: At most.
         search: Steps of the search for the nearest wrong image.

@@ -22,13 +22,21 @@ from clearance.audits._change_sheet import picture_pixels
 from clearance.audits._samples import balanced_rows, first_half, fixed_images, other_images
 from clearance.audits.goodness_of_fit import FittedGaussians, fitted_gaussians
 from clearance.audits.out_of_distribution import neighbour_score
-from clearance.audits.rejection import check_enough, detection, lowest_for_nan, p_values, rejection_threshold
+from clearance.audits.rejection import (
+    LEAST,
+    check_enough,
+    detection,
+    lowest_for_nan,
+    p_values,
+    rejection_threshold,
+)
 from clearance.data import ImageSet
 from clearance.geometry.scatter import class_scatter
 from clearance.heads.gaussian_mixture import GaussianMixture, half_distances
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
 from clearance.models.features import named_classes
+from clearance.tensors import head_logits
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
 LEFT_OUT = "classes left out"
@@ -114,7 +122,7 @@ class Scorer:
     def read(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Features and logits of images, float64, with their graph where gradients are on."""
         features = self.model.features(images)
-        return features.double(), self.model.head(features).double()
+        return features.double(), head_logits(self.model.head, features).double()
 
     @torch.no_grad()
     def scores(self, images: Tensor) -> tuple[dict[str, Tensor], Tensor]:
@@ -341,10 +349,16 @@ class Likelihood(Audit):
         half = first_half(subject.test.labels, subject.seed)
         check_enough(int(half.sum()))
         held_out, rest = (subject.test.subset(mask.nonzero().flatten()) for mask in (half, ~half))
+        held_out = fixed_images(held_out, self.images, subject.seed)
+        if len(held_out) < LEAST:
+            raise ValueError(
+                f"`images` must leave at least {LEAST} for a threshold that keeps 95 %; got {len(held_out)}, as "
+                "many of each class. Give more, or leave the audit out."
+            )
         return NormalImages(
             Scorer.fitted(subject, self.reference, self.neighbours, self.centres),
             fixed_images(rest, self.images, subject.seed),
-            fixed_images(held_out, self.images, subject.seed),
+            held_out,
         )
 
     def _under_attack(

@@ -83,7 +83,8 @@ class LinearProbe(Audit):
         """How wrong each fresh layer is on each held-out image, (heads, N) in [0, 1]; and how many diverged."""
         chance = 1 - 1 / subject.classes
         if not are_a_cloud(subject.train_features, subject.test_features):
-            return torch.full((self.heads, len(subject.test)), chance, dtype=torch.float64), 0
+            labels = subject.test.labels
+            return torch.full((self.heads, len(labels)), chance, dtype=torch.float64, device=labels.device), 0
         train, test = scaled_features(subject)
         with torch.random.fork_rng(devices=[]):  # its own first weights are drawn, and never used
             layer = nn.Linear(train.shape[1], subject.classes).to(train)

@@ -56,7 +56,7 @@ class MinimalPerturbation(Audit):
 
     Args:
         norm: inf (the largest change of a pixel) or 2, as a word or a number.
-        images: At most; a class-balanced choice by the seed where there are more.
+        images: At most, but one of every class at least; a class-balanced choice by the seed where there are more.
         steps: Of the search for the nearest wrong image.
         queries: Of the search without gradients, an image.
 

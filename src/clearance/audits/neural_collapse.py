@@ -17,6 +17,7 @@ from clearance.geometry.scatter import ClassStatistics, class_scatter, nc1
 from clearance.geometry.spectrum import covariance_spectrum, effective_rank
 from clearance.heads import HeadStack, train_heads
 from clearance.heads.stack import linear_layers
+from clearance.models._running import evaluating
 from clearance.vocabulary import Measurement, Scalar
 
 FARTHEST = 2.0  # the largest value of NC3
@@ -84,7 +85,8 @@ class NeuralCollapse(Audit):
 
     def _head(self, subject: Subject, *, whole: bool) -> Measurement:
         head = subject.model.head
-        layers = linear_layers(head) or []
+        with evaluating(subject.model):  # in training dropout is no linear layer's neighbour
+            layers = linear_layers(head) or []
         own = head.get_parameter(layers[0][0]).detach() if len(layers) == 1 else None
         distances = [float("inf")] * (self.heads if own is None else 1)
         if whole:

@@ -49,7 +49,7 @@ class PreprocessingMismatch(Audit):
     the order tried, the present one last.
 
     Args:
-        images: At most; a class-balanced choice by the seed where there are more.
+        images: At most, but one of every class at least; a class-balanced choice by the seed where there are more.
 
     Misleads: size, crop and interpolation are not tried. A broken network may be a little better on what it was
     never meant to see.

@@ -15,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
+from clearance._rng import cuda_in_use
 from clearance._text import as_text
 from clearance.data.folder import open_folder, open_pictures, picture_array
 from clearance.data.image_set import (
@@ -99,10 +100,13 @@ def open_images(
         )
     else:
         _warn_of_random_transforms(data)
-        items, classes = _items(data)
-        if normalised is not None:
-            items = ((unnormalised(image, *normalised), label) for image, label in items)
-        found = _read(items, how, classes, like)
+        with torch.random.fork_rng(
+            devices=cuda_in_use()
+        ):  # a DataLoader draws from the caller's random numbers
+            items, classes = _items(data)
+            if normalised is not None:
+                items = ((unnormalised(image, *normalised), label) for image, label in items)
+            found = _read(items, how, classes, like)
     return found if name is None else found._derived(name=name)
 
 

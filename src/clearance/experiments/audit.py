@@ -322,12 +322,13 @@ def fewer_where_costly(model: Classifier, test: ImageSet, request: "AuditRequest
     with evaluating(model), torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(image)
     work = max(counter.get_total_flops() // 2, 1)
-    images = max(WORK // work // BATCH, 1) * BATCH
-    if images >= min(MinimalPerturbation.images, len(test)):
+    least = test.class_count  # one of each class
+    images, usual = max(max(WORK // work // BATCH, 1) * BATCH, least), max(MinimalPerturbation.images, least)
+    if images >= min(usual, len(test)):
         return {}
     request.say(
-        f"{COSTLY}: {images} images instead of {MinimalPerturbation.images}, for a network of {work / 1e6:.0f} million "
-        f"multiply-adds an image; --images {MinimalPerturbation.images} takes them all"
+        f"{COSTLY}: {images} images instead of {usual}, for a network of {work / 1e6:.0f} million multiply-adds an "
+        f"image; --images {usual} takes them all"
     )
     return {COSTLY: {"images": images}}
 

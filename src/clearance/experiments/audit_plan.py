@@ -232,7 +232,8 @@ def fewer_images(audits: Sequence[Audit], test: ImageSet) -> dict[str, Any]:
     {'fewer_images': {'images': 60, 'audits': {'minimal_perturbation': 12}}}
     """
     limits = {audit.name: getattr(audit, IMAGES, None) for audit in audits if audit.name not in OF_OTHERS}
-    fewer = {name: limit for name, limit in limits.items() if isinstance(limit, int) and limit < len(test)}
+    used = {name: max(limit, test.class_count) for name, limit in limits.items() if isinstance(limit, int)}
+    fewer = {name: count for name, count in used.items() if count < len(test)}
     return {"fewer_images": {"images": len(test), "audits": fewer}} if fewer else {}
 
 

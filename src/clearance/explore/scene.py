@@ -131,7 +131,10 @@ def scene_of(
 
 
 def _flat(name: str, given: tuple[ArrayLike, ArrayLike], classes: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    values, labels = np.asarray(given[0], dtype=np.float64), np.asarray(given[1])
+    # tensors, of any device
+    plain: Any = (one.detach().cpu().numpy() if hasattr(one, "detach") else one for one in given)
+    values, labels = map(np.asarray, plain)
+    values = values.astype(np.float64, copy=False)
     if not np.isfinite(values).all():
         raise ValueError(f"`{name}` must be finite; got {values[~np.isfinite(values)][0]}; fix or leave out.")
     if labels.shape != (len(values),):

@@ -38,8 +38,8 @@ def mean_cosines(cloud: ClassStatistics) -> Tensor:
     """
     centred = cloud.centred_means
     units = centred / centred.norm(dim=1, keepdim=True)
-    first, second = torch.triu_indices(len(units), len(units), offset=1)
-    cosines = (units[first] * units[second]).sum(dim=1)
+    # row by row: of a thousand classes all pairs at once take gigabytes
+    cosines = torch.cat([(units[k + 1 :] * units[k]).sum(dim=1) for k in range(len(units))])
     return torch.where(cosines.isfinite(), cosines.clamp(-1, 1), torch.inf)
 
 

@@ -83,9 +83,10 @@ def class_distance_normalised_variances(cloud: ClassStatistics) -> Tensor:
     ...     torch.tensor([0, 0, 1]), 2))
     tensor([0.0062], dtype=torch.float64)
     """
-    first, second = torch.triu_indices(len(cloud.means), len(cloud.means), offset=1)
-    squared = (cloud.means[first] - cloud.means[second]).square().sum(dim=1)
-    within = cloud.variances[first] + cloud.variances[second]
+    means, variances = cloud.means, cloud.variances
+    # row by row: of a thousand classes all pairs at once take gigabytes
+    squared = torch.cat([(means[k + 1 :] - means[k]).square().sum(dim=1) for k in range(len(means))])
+    within = torch.cat([variances[k + 1 :] + variances[k] for k in range(len(means))])
     return torch.where(squared > 0, within / (2 * squared), torch.inf)
 
 

@@ -163,7 +163,10 @@ class GaussianMixture(nn.Module):
 
     def log_prior(self) -> Tensor:
         """The logarithms of the priors, which sum to one, (K,)."""
-        return at_least_float32(self.log_priors).log_softmax(dim=0)
+        kept = (
+            self.log_priors if self._learned_priors else self.log_priors.detach()
+        )  # also once all is unfrozen
+        return at_least_float32(kept).log_softmax(dim=0)
 
     def half_log_determinant(self) -> Tensor:
         """Half of log|Sigma_k|, (K,)."""

@@ -123,11 +123,12 @@ def train_heads(
     count = rows.shape[1] if rows is not None else features.shape[-2]
     batches = list(_batches(count, training, generator))
     chunks = []
-    for part in torch.arange(len(stack)).split(_heads_at_once(rows, features)):
-        chosen_features, chosen_labels = _data_of(part, features, labels, rows)
-        heads = stack if len(part) == len(stack) else stack.select(part)
-        gradient = _gradient_for(heads, chosen_features, chosen_labels, loss, training)
-        chunks.append(_descend(heads, gradient, batches, training))
+    with torch.autocast(features.device.type, enabled=False):
+        for part in torch.arange(len(stack)).split(_heads_at_once(rows, features)):
+            chosen_features, chosen_labels = _data_of(part, features, labels, rows)
+            heads = stack if len(part) == len(stack) else stack.select(part)
+            gradient = _gradient_for(heads, chosen_features, chosen_labels, loss, training)
+            chunks.append(_descend(heads, gradient, batches, training))
     return _join(chunks)
 
 

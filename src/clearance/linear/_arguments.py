@@ -40,12 +40,12 @@ def as_signs(labels: Points, count: int) -> Tensor:
 
 
 def as_float64(values: Points) -> Tensor:
-    """Values as a float64 tensor without a graph; arrays are copied unless they are writable and in C order.
+    """Values as a float64 tensor on the CPU without a graph; arrays are copied unless they are writable and in C order.
 
     Torch refuses negative strides, and warns of read-only memory.
     """
     if isinstance(values, Tensor):
-        return values.detach().double()
+        return values.detach().cpu().double()
     return torch.as_tensor(np.require(values, dtype=np.float64, requirements=["C", "W"]))
 
 

@@ -140,7 +140,11 @@ class Loss(nn.Module):
     def _count_batch(self, outputs: Outputs) -> None:
         self._batches_in_all += 1
         weights, before = self._weights_of_classes(outputs), self._first_weights
-        if weights is not None and before is not None and before.shape != weights.shape:  # another network's
+        if (
+            weights is not None
+            and before is not None
+            and (before.shape, before.device) != (weights.shape, weights.device)
+        ):  # another network's, or moved
             before, self._batches_in_all = None, 1
         if weights is not None and before is None:
             self._first_weights = weights.detach().clone()
@@ -377,9 +381,10 @@ class TrainingWatch:
         spread = (heads - heads.mean(dim=1, keepdim=True)).square().mean().sqrt()
         mean = heads.mean(dim=1)
         mean = mean - mean.mean(dim=1, keepdim=True)
-        if self._first_mean is None or self._first_mean.shape != mean.shape:
-            self._first_mean = mean
-        moved = (mean - self._first_mean).norm() / self._first_mean.norm()
+        known = self._first_mean
+        if known is None or (known.shape, known.device) != (mean.shape, mean.device):
+            self._first_mean = known = mean
+        moved = (mean - known).norm() / known.norm()
         apart = spread / mean.square().mean().sqrt()
         (least, most), off = torch.aminmax(heads), (heads.sum(dim=-1) - 1).abs().amax()
         # of images NaN if any is; without images two numbers that are not read

@@ -131,9 +131,10 @@ class CenterLoss(Loss):
         return "the centres have not moved, so features are only pulled to where centres were"
 
     @torch.no_grad()
-    def after_step(self, outputs: Outputs, labels: Tensor) -> None:
-        """Move the centres of the classes in the batch if `update` is ``"paper"``."""
-        super().after_step(outputs, labels)
+    def after_step(self, outputs: Outputs | Tensor, labels: Tensor) -> None:
+        """Move the centres of the classes in the batch if `update` is ``"paper"``; features may stand for outputs."""
+        features = outputs if isinstance(outputs, Tensor) else outputs.features
+        self._batches_since_step = 0
         if self.update == "paper":
-            shift = centre_shift(outputs.features, labels, self.centres)
+            shift = centre_shift(features, labels, self.centres)
             self.centres.sub_(shift, alpha=self.rate)

@@ -315,7 +315,8 @@ class LargeMarginLoss(Loss):
         """Terms ``margin`` and, unless its weight is 0, ``cross_entropy``."""
         check_pairs(outputs.logits, None)
         check_labels(outputs.logits, labels)
-        due = self.every == 1 or not self.training or int(self.steps) % self.every == 0
+        trains = self.training and torch.is_grad_enabled()
+        due = self.every == 1 or not trains or int(self.steps) % self.every == 0
         terms = {}
         if not due:
             terms["margin"] = at_least_float32(outputs.logits.new_zeros(()))
@@ -384,7 +385,7 @@ class LargeMarginLoss(Loss):
         if self.shifted:
             summed = short.shape[1] if self.aggregate == "sum" else 1
             losses = losses - summed * gamma.flatten()
-        skipped = self.every if self.training else 1
+        skipped = self.every if self.training and torch.is_grad_enabled() else 1
         return skipped * (losses * weights).sum()
 
     def _least_norms(
@@ -451,7 +452,7 @@ class LayerMargins(nn.Module):
         """Add the mean quantile since the last step, averaged over processes."""
         if not self._seen:
             return
-        seen = torch.stack(self._seen).mean(dim=0).to(self.total)
+        seen = torch.stack([one.to(self.total) for one in self._seen]).mean(dim=0)
         if process_count() > 1:
             dist.all_reduce(seen)
             seen /= process_count()

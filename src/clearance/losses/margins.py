@@ -131,6 +131,7 @@ def margin_distances(
             check_count("top_k", top_k)
         pairs = check_pairs(outputs.logits, top_k)
         check_class_numbers(labels, *outputs.logits.shape)
+        labels = labels.clone() if labels.is_inference() else labels
         rivals = top_rivals(outputs.logits, labels, pairs)
         gaps, norms = gaps_and_norms(outputs, labels, rivals, names, ruler)
         found = first_order_distance(gaps, norms + ruler.eps).detach()

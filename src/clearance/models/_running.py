@@ -107,8 +107,8 @@ def in_evaluation_mode(module: nn.Module) -> Iterator[None]:
     """
     check_has_data(module)
     modes = [(part, part.training) for part in module.modules()]
-    put_in_evaluation_mode(module)
     try:
+        put_in_evaluation_mode(module)
         yield
     finally:
         for part, mode in modes:

@@ -1,7 +1,7 @@
 """Anything that answers images with logits, as a classifier without features: scripted, quantised, a function."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -72,7 +72,9 @@ def boxed(
     example = checked_example(example)
     centre, scale = normalisation_of(example, mean, std, preprocessing)
     answers = Answers(call)
-    model = Classifier(answers, nn.Identity())
+    head = nn.Identity()
+    head.training = answers.training
+    model = Classifier(answers, head)
     model.mean, model.std = centre, scale
     model.example_size = (example.shape[2], example.shape[3])
     model.preprocessing = None if preprocessing is None else preprocessing_of(preprocessing)
@@ -120,7 +122,8 @@ class Answers(nn.Module):
         answer = self.call(images)
         if isinstance(answer, list) and len(answer) == len(images) and _are_rows(answer):
             answer = torch.stack(answer)
-        found = next(iter(logits_entries(answer).values()), answer)
+        named = answer.get("logits") if isinstance(answer, Mapping) else getattr(answer, "logits", None)
+        found = next(iter(logits_entries(answer).values()), answer if named is None else named)
         logits = torch.as_tensor(found).to(images.device)
         if logits.ndim == 1 and not logits.is_floating_point():
             raise ValueError(

@@ -3,6 +3,7 @@
 import math
 import traceback
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from clearance.data.image_set import ImageSet
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier
+from clearance.tensors import head_logits
 
 _LARGEST_BATCH = 128  # with more images, activations of small networks do not fit into a CPU's cache
 _LARGEST_PIXELS = 64 * 3 * 224 * 224  # in a batch: activations of deep networks take many times their memory
@@ -144,7 +146,7 @@ def logits_from(model: Classifier, features: Tensor, data: ImageSet) -> Tensor:
     True
     """
     with evaluating(model):
-        return _answers(model.head, features.split(batch_size_for(model, data)), data)
+        return _answers(partial(head_logits, model.head), features.split(batch_size_for(model, data)), data)
 
 
 def named_classes(logits: Tensor) -> Tensor:

@@ -53,6 +53,8 @@ def recalibrate_batch_norm(model: Classifier, data: ImageSet, batch_size: int = 
     order = torch.randperm(len(data), generator=generator(0, "recalibration"))
     device = device_of(model)
     momenta = [layer.momentum for layer in layers]
+    before = [[buffer.clone() for buffer in layer.buffers(recurse=False)] for layer in layers]
+    whole = False
     batches = min(math.ceil(len(data) / batch_size), len(data) // 2)
     with evaluating(model):
         for layer in layers:
@@ -61,9 +63,14 @@ def recalibrate_batch_norm(model: Classifier, data: ImageSet, batch_size: int = 
         try:
             for rows in order.tensor_split(batches):
                 model.features(data.batch(rows.to(data.labels.device))[0].to(device))
+            whole = True
         finally:
-            for layer, momentum in zip(layers, momenta, strict=True):
+            for layer, momentum, kept_values in zip(layers, momenta, before, strict=True):
                 layer.momentum = momentum
+                assert layer.num_batches_tracked is not None
+                if not whole or not int(layer.num_batches_tracked):  # interrupted, or it runs elsewhere
+                    for buffer, value in zip(layer.buffers(recurse=False), kept_values, strict=True):
+                        buffer.copy_(value)
 
 
 def head_batch_statistics(module: nn.Module, policy: BatchNormPolicy) -> AbstractContextManager[None]:

@@ -149,6 +149,7 @@ class _EndToEndTraining(Training):
         attacked = self._attacked(images, labels)
         self.optimizer.zero_grad(set_to_none=True)  # after the attack, which may leave gradients behind
         with self._noisy_head():
+            torch.clear_autocast_cache()  # casts from before the noise, or made by the attack without a graph
             outputs = self.model.outputs(self._shown(images, attacked), loss.layers)
             check_logits(outputs.logits, self.data.class_count)
             terms: LossTerms = loss(outputs, labels)
@@ -158,6 +159,7 @@ class _EndToEndTraining(Training):
             terms.total.backward()
         average_gradients(self._moved, len(labels))
         self.optimizer.step()
+        torch.clear_autocast_cache()  # casts of the weights before this step, if the caller's block spans several
         self._steps += 1
         with torch.no_grad():
             loss.after_step(outputs, labels)

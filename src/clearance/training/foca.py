@@ -239,6 +239,7 @@ class FOCATraining(Training):
         terms.total.backward()
         average_gradients(self._moved, len(labels))
         self.optimizer.step()
+        torch.clear_autocast_cache()  # casts of the weights before this step, if the caller's block spans several
         self.after_step()
         return terms
 
@@ -308,7 +309,11 @@ class FOCATraining(Training):
         Warns:
             UserWarning: If features have grown too much, or the head diverges at every rate.
         """
+        with torch.autocast(self._device.type, enabled=False):
+            self._train_final_head()
         self.model.unfinished = None
+
+    def _train_final_head(self) -> None:
         if self.way.recalibrate:
             recalibrate_batch_norm(self.model, self.data)
         features = extract_features(self.model, self.data)
@@ -336,7 +341,7 @@ class FOCATraining(Training):
                 f"the final head diverged at every learning rate from {self.way.final_head.lr:g} down to "
                 f"{2 * training.lr:g}; set a lower one: final_head=HeadTraining(lr=...).",
                 TrainingWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         with torch.no_grad():
             for name, value in self.model.head.named_parameters():
@@ -461,7 +466,7 @@ class FOCATraining(Training):
                 "features and do not bound it, so steps now change little and features may separate classes badly. "
                 "Use batch normalisation in the extractor (norm='batch'), a lower learning rate, or GradientHeads.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _in_use(self, heads: HeadStack, place: int) -> HeadStack:
