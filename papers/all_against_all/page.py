@@ -39,7 +39,7 @@ def verified_page(path: Path) -> Verified:
     """A page made again from its ``runs.jsonl``: every mean, interval and comparison."""
     kept = path.with_name(PAGE).read_text("utf-8")
     problems = () if kept == page(path.parent) else (f"{PAGE} is not what its lines give",)
-    return Verified(path, problems, 0, path.read_text("utf-8").count("\n"))
+    return Verified(path, problems, path.read_text("utf-8").count("\n"))
 
 
 def page(folder: Path) -> str:

@@ -10,10 +10,8 @@ of them carries it, and is refuted where one of them says the opposite, its p va
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
-
-from scipy.special import stdtr, stdtrit
 
 from clearance.research import (
     DESCRIPTIVE,
@@ -47,20 +45,18 @@ class Series:
             ``"the bound"``.
         context: The given settings, with their values in the records.
         unit: Unit of the numbers.
-        values: Number by seed; none where an older ledger kept only what was `summed` over them.
-        summed: What was kept of them.
+        values: Number by seed.
     """
 
     method: str
     context: Mapping[str, Any]
     unit: str
     values: Mapping[int, float]
-    summed: SeedSummary | None = None
 
     @property
     def over_seeds(self) -> SeedSummary:
         """Mean, spread and interval over seeds."""
-        return self.summed or summarise(self.values)
+        return summarise(self.values)
 
     @property
     def title(self) -> str:
@@ -294,11 +290,6 @@ class JudgedReading:
     compared: tuple[Compared, ...] = ()
     below_floor: tuple[Compared, ...] = ()
 
-    @property
-    def verifiable(self) -> bool:
-        """Whether every number under it is there for each seed."""
-        return all(one.first.values and one.second.values for one in self.compared)
-
 
 @dataclass(frozen=True)
 class Judgement:
@@ -359,9 +350,6 @@ class Judgement:
         return encode(found | {"readings": [_reading_row(one) for one in self.readings]})
 
 
-NOT_KEPT = "seed values not kept; not verifiable"
-
-
 def _reading_row(judged: JudgedReading) -> dict[str, Any]:
     reading = judged.reading
     return {
@@ -374,7 +362,6 @@ def _reading_row(judged: JudgedReading) -> dict[str, Any]:
         "verdict": judged.verdict,
         "order": judged.order,
         "reason": judged.reason,
-        "seed_values": "kept" if judged.verifiable else NOT_KEPT,
         "compared": [_compared_row(one, reading) for one in judged.compared],
         "below_floor": [_compared_row(one, reading) for one in judged.below_floor],
     }
@@ -393,17 +380,13 @@ def _side(series: Series) -> dict[str, Any]:
 MINIMUM_SEEDS = 5  # decided before any number was seen; a t interval over fewer says next to nothing
 
 
-def judge(
-    claims: PaperClaims, records: Iterable[Record], dataset: str, older: Mapping[str, Any] | None = None
-) -> tuple[Judgement, ...]:
+def judge(claims: PaperClaims, records: Iterable[Record], dataset: str) -> tuple[Judgement, ...]:
     """Every claim of a paper, judged on the records of one dataset.
 
     Args:
         claims: The claims.
         records: Measurements of all methods and seeds; those of other datasets are passed over.
         dataset: Name of the dataset.
-        older: Rows of a ``ledger.json`` by claim. Where a reading has no records, the comparisons that were kept
-            there without the seeds' values stand for them.
 
     Raises:
         ValueError: The settings of a reading fit two different measurements of the same run.
@@ -427,11 +410,7 @@ def judge(
     'accuracy error was not measured'
     """
     shelf = Shelf(records, dataset)
-    rows = {} if older is None else older
-    judged = {
-        claim.id: _judged(claim, claims, shelf, rows.get(claim.id, {}).get("readings", ()))
-        for claim in claims.claims
-    }
+    judged = {claim.id: _judged(claim, claims, shelf) for claim in claims.claims}
     return tuple(_with_included(one, judged) for one in judged.values())
 
 
@@ -459,14 +438,14 @@ def not_run(claims: PaperClaims, reason: str) -> tuple[Judgement, ...]:
     )
 
 
-def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf, older: Sequence[Mapping[str, Any]]) -> Judgement:
+def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf) -> Judgement:
     dataset = shelf.dataset
     seeds = claims.seeds.get(claim.study or "recipe")
 
     def read(readings: Sequence[ClaimReading]) -> tuple[JudgedReading, ...]:
         numbers = sum(reading.role == "verdict" for reading in readings)
         return tuple(
-            _read(reading, claims, shelf, older, seeds, numbers if reading.role == "verdict" else 1)
+            _read(reading, claims, shelf, seeds, numbers if reading.role == "verdict" else 1)
             for reading in readings
         )
 
@@ -489,7 +468,7 @@ def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf, older: Sequence[Map
     # one part that is refuted refutes the whole; one that was not run leaves it open
     order = ("refuted", "not run", "cannot tell")
     decided = next((one for word in order for one in decisive if one.verdict == word), decisive[0])
-    if decided.verdict == "not run" and not (older and dataset in claim.not_judged):
+    if decided.verdict == "not run":
         return Judgement(claim, "not run", decided.reason, "", judged)
     if dataset in claim.not_judged:
         bare = tuple(replace(one, verdict="not judged", reason="", order="not judged") for one in judged)
@@ -529,27 +508,20 @@ def _read(
     reading: ClaimReading,
     claims: PaperClaims,
     shelf: Shelf,
-    older: Sequence[Mapping[str, Any]],
     seeds: int | None,
     numbers: int,
 ) -> JudgedReading:
     try:
         pairs = paired(reading, claims, shelf)
     except Missing as missing:
-        kept = _kept_comparisons(reading, claims, older)
-        if not kept:
-            return JudgedReading(reading, "not run", str(missing))
-        pairs = tuple(pair for pair, _ in kept)
-        claimed = [one for _, one in kept]
-        plain = [_without_factor(one, reading) for one in claimed]
-    else:
-        pairs = pairs if seeds is None else tuple(_first_seeds(pair, seeds) for pair in pairs)
-        try:
-            plain = [_compared(pair, reading, factor=1.0) for pair in pairs]
-            claimed = plain if reading.factor == 1 else [_compared(p, reading, reading.factor) for p in pairs]
-        except ValueError:  # raised by `compare`: no logarithm
-            why = "a number that is not above 0 has no ratio"
-            return JudgedReading(reading, "cannot tell", why, "cannot tell", why)
+        return JudgedReading(reading, "not run", str(missing))
+    pairs = pairs if seeds is None else tuple(_first_seeds(pair, seeds) for pair in pairs)
+    try:
+        plain = [_compared(pair, reading, factor=1.0) for pair in pairs]
+        claimed = plain if reading.factor == 1 else [_compared(p, reading, reading.factor) for p in pairs]
+    except ValueError:  # raised by `compare`: no logarithm
+        why = "a number that is not above 0 has no ratio"
+        return JudgedReading(reading, "cannot tell", why, "cannot tell", why)
     out = [pair for pair in pairs if _below_floor(pair, reading)]
     kept_in = [k for k, pair in enumerate(pairs) if pair not in out]
     if not kept_in:
@@ -582,76 +554,6 @@ def _first_seeds(pair: Pair, count: int) -> Pair:
         for side in (pair.first, pair.second)
     )
     return replace(pair, first=first, second=second)
-
-
-# Ledgers from before the values of seeds were kept: what was compared then is judged again, and called not verifiable.
-
-
-def _kept_comparisons(
-    reading: ClaimReading, claims: PaperClaims, older: Sequence[Mapping[str, Any]]
-) -> list[tuple[Pair, Comparison]]:
-    """The comparisons that an older ledger kept of a reading; none where it has another."""
-    for row in older:
-        same = (row["audit"], row["measure"], row["is"], row["factor"])
-        if same != (reading.audit, reading.measure, reading.direction, reading.factor):
-            continue
-        compared = [*row["compared"], *row.get("below_floor", ())]
-        if compared and all(_is_of(reading, claims, one) for one in compared):
-            return [_kept_comparison(reading, one, place) for place, one in enumerate(compared)]
-    return []
-
-
-def _is_of(reading: ClaimReading, claims: PaperClaims, one: Mapping[str, Any]) -> bool:
-    first, context = one["first"], one["first"]["context"]
-    against_value = one["second"]["method"] == "the bound" or one["second"]["method"].startswith(
-        "the paper's"
-    )
-    return (
-        set(context) == set(reading.context)
-        and first["method"] in (reading.methods or (claims.method,))
-        and one["log"] == (reading.log or reading.factor != 1)
-        and against_value == (reading.value is not None)
-        and all(_may_be(context[key], wanted) for key, wanted in reading.context.items())
-        and all(
-            _may_be(one["second"]["context"].get(key), wanted)
-            for key, wanted in (reading.against or {}).get(one["second"]["method"], {}).items()
-        )
-    )
-
-
-def _may_be(found: Any, wanted: Any) -> bool:
-    if isinstance(wanted, tuple | list):
-        return found in wanted
-    return isinstance(wanted, Mapping) or bool(found == wanted)
-
-
-def _kept_comparison(reading: ClaimReading, one: Mapping[str, Any], place: int) -> tuple[Pair, Comparison]:
-    first, second = (
-        Series(side["method"], side["context"], side["unit"], {}, _filled(SeedSummary, side))
-        for side in (one["first"], one["second"])
-    )
-    ends: tuple[Better, ...] = ("lower", "higher")
-    better = ends[place % 2] if reading.direction == "about" else reading.direction
-    family = (*sorted(first.context.items(), key=str), better)
-    return Pair(first, second, family, better), _filled(Comparison, one)
-
-
-def _filled(kind: Any, row: Mapping[str, Any]) -> Any:
-    return kind(**{entry.name: row[entry.name] for entry in fields(kind)})
-
-
-def _without_factor(one: Comparison, reading: ClaimReading) -> Comparison:
-    """The same comparison without the claimed factor: a constant less in every seed, and so in the mean."""
-    if reading.factor == 1 or one.difference is None or one.low is None or one.high is None:
-        return one
-    shift = math.log(reading.factor) * (1 if reading.direction == "lower" else -1)
-    middle, low, high = one.difference - shift, one.low - shift, one.high - shift
-    error = (high - low) / 2 / float(stdtrit(one.seeds - 1, 1 - LEVEL / 2))
-    p = (1.0 if middle == 0 else 0.0) if error == 0 else float(2 * stdtr(one.seeds - 1, -abs(middle) / error))
-    better = (high < 0) == (reading.direction == "lower")
-    verdict: Literal["better", "worse", "inconclusive"] = "better" if better else "worse"
-    verdict = "inconclusive" if low <= 0 <= high else verdict
-    return replace(one, difference=middle, low=low, high=high, p=p, verdict=verdict)
 
 
 def _compared(pair: Pair, reading: ClaimReading, factor: float) -> Comparison:

@@ -36,7 +36,6 @@ from clearance.research import (
 from papers.engine.catalogue import paper_claims
 from papers.engine.claims import Claim, PaperClaims
 from papers.engine.judging import (
-    NOT_KEPT,
     ClaimVerdict,
     Compared,
     JudgedReading,
@@ -471,7 +470,6 @@ class Ledger:
         columns = ("id", "claim", "the paper", "here, mean ± sd over seeds", "verdict", "note")
         parts = [
             self._counted(),
-            self._not_kept(),
             markdown_table([columns, *self._rows()]),
         ]
         beside = self._beside()
@@ -492,17 +490,6 @@ class Ledger:
             here = f" (ordering here: {', '.join(orders)})" if orders else ""
             parts.append(f"{verdict}: {verdicts[verdict]}{here}")
         return ", ".join(parts) + "."
-
-    def _not_kept(self) -> str:
-        """How many comparisons rest on numbers that were not kept for each seed; empty where all were."""
-        readings = [one for j in self.judgements for one in j.readings if one.compared]
-        missing = sum(not one.verifiable for one in readings)
-        if not missing:
-            return ""
-        return (
-            f"Of {len(readings)} readings {missing} rest on means, intervals and p values alone, marked “{NOT_KEPT}”: "
-            "the study is to be run again."
-        )
 
     def _provenance(self) -> list[str]:
         bad = unfinished_in_words(self.report)
@@ -570,7 +557,7 @@ def _found(judged: JudgedReading) -> str:
         + f"; {seeds_in_words(min(one.comparison.seeds for one in compared))}"
         for first, compared in sides.values()
     ]
-    return "<br>".join([*lines, *([] if judged.verifiable else [NOT_KEPT])])
+    return "<br>".join(lines)
 
 
 def _other(one: Compared, judged: JudgedReading) -> str:
@@ -692,13 +679,11 @@ class JudgedStudy:
         """
         return command_line(self.paper, self.dataset, seeds, only=self.names[0])
 
-    def judgements(
-        self, records: Sequence[Record], older: Mapping[str, Any] | None = None
-    ) -> tuple[Judgement, ...]:
-        """The claims of these studies judged on records, every other one "not run"; `older` as `judge` takes it."""
+    def judgements(self, records: Sequence[Record]) -> tuple[Judgement, ...]:
+        """The claims of these studies judged on records, every other one "not run"."""
         claims = paper_claims(self.paper)
         mine = dataclasses.replace(claims, claims=tuple(c for c in claims.claims if c.study in self.names))
-        found = {j.claim.id: j for j in judge(mine, records, self.dataset, older)}
+        found = {j.claim.id: j for j in judge(mine, records, self.dataset)}
         # on no records every other claim says by itself whether it is about another dataset
         rest = {j.claim.id: self._elsewhere(j) for j in judge(claims, [], self.dataset)}
         return tuple(found.get(claim.id, rest[claim.id]) for claim in claims.claims)

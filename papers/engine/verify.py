@@ -2,8 +2,7 @@
 
 Every mean, interval, p value and verdict of every ``results/**/ledger.json`` is computed again and compared, and so are
 the verdicts in ``ledger.md``, and the pages that tell of them: their tables of verdicts and the numbers in their
-sentences. Readings whose seeds' values were not kept cannot be verified: they are counted, and their ledgers are
-listed to be run again. `rewrite` judges the kept numbers by today's claims and writes the ledgers and tables anew.
+sentences. `rewrite` judges the kept numbers by today's claims and writes the ledgers and tables anew.
 """
 
 import dataclasses
@@ -56,13 +55,11 @@ class Verified:
     Args:
         path: Its ``ledger.json``.
         problems: Where it says something else than its values do; none where all is well.
-        unverifiable: How many readings (or rows) have no values of seeds.
-        checked: How many have.
+        checked: How many readings and rows were computed again.
     """
 
     path: Path
     problems: tuple[str, ...]
-    unverifiable: int
     checked: int
 
 
@@ -74,7 +71,7 @@ def verify(root: Path = ROOT) -> list[Verified]:
         problems = unsupported(text, page.parent)
         if text != with_tables(text, page.parent):
             problems.append("a table is not that of the ledgers")
-        found.append(Verified(page, tuple(problems), 0, 0))
+        found.append(Verified(page, tuple(problems), 0))
     return found
 
 
@@ -100,7 +97,7 @@ def verified(path: Path) -> Verified:
 
 
 def _verified_rows(path: Path, tree: Tree) -> Verified:
-    problems, checked, unverifiable = [], 0, 0
+    problems, checked = [], 0
     said = path.with_suffix(".md").read_text("utf-8")
     for place, row in enumerate(tree.get("rows", ())):
         checked += 1
@@ -108,11 +105,8 @@ def _verified_rows(path: Path, tree: Tree) -> Verified:
         if row["values"] and not any(form in said for form in _forms(row)):
             problems.append(f"ledger.md has not the mean of rows[{place}]")
     for name, values, kept in _other_values(tree):
-        if values is None:
-            unverifiable += 1
-        else:
-            checked += 1
-            problems += different(asdict(summarise(values)), kept, name)
+        checked += 1
+        problems += different(asdict(summarise(values)), kept, name)
     for again, kept, name in _of_the_toy(tree):
         checked += 1
         problems += different(again, kept, name)
@@ -121,7 +115,7 @@ def _verified_rows(path: Path, tree: Tree) -> Verified:
         problems += different(encode(judgement.to_json()), encode(tree["claim"]), "claim")
         if judgement.sentence not in said:
             problems.append("ledger.md has another verdict")
-    return Verified(path, tuple(problems), unverifiable, checked)
+    return Verified(path, tuple(problems), checked)
 
 
 def _verified_claims(path: Path, tree: Tree) -> Verified:
@@ -136,32 +130,25 @@ def _verified_claims(path: Path, tree: Tree) -> Verified:
     for heading, table in ledger.sections().items():
         if heading in said and table not in said:
             problems.append(f"ledger.md has another table: {heading[3:]}")
+    cost = [row.to_json() for row in cost_rows(ledger.report)]
+    problems += different(encode(cost), encode(tree["cost"]), "cost")
     readings = [one for j in ledger.judgements for one in j.readings if one.compared]
-    missing = sum(not one.verifiable for one in readings)
-    checked = len(readings) - missing
-    if any(record.measurement.audit == "training" for record in ledger.report.records):
-        cost = [row.to_json() for row in cost_rows(ledger.report)]
-        problems += different(encode(cost), encode(tree["cost"]), "cost")
-        checked += len(cost)
-    else:
-        missing += len(tree["cost"])
-    return Verified(path, tuple(problems), missing, checked)
+    return Verified(path, tuple(problems), len(readings) + len(cost))
 
 
 def judged_again(tree: Tree, folder: Path) -> Ledger:
     """The ledger of a ``ledger.json``, judged by today's claims on the values that it and its folder keep."""
     name, dataset, studies = tree["paper"], tree["dataset"], tuple(tree["studies"])
     records = records_in(tree["measurements"], dataset)
-    older = {row["id"]: row for row in tree["claims"]}
     runs = tuple(RunNote.from_json(row) for row in tree["runs"])
     report = Report({}, tree["versions"], tree["command"], tree["created"], tuple(records), runs=runs)
     first = paper(name).studies.get(studies[0]) if studies else None
     if first is not None and first.judged:
         judgements = first.judge(tree, folder)
     elif studies:
-        judgements = JudgedStudy(name, studies, dataset).judgements(records, older)
+        judgements = JudgedStudy(name, studies, dataset).judgements(records)
     else:
-        judgements = judge(paper_claims(name), records, dataset, older)
+        judgements = judge(paper_claims(name), records, dataset)
     return Ledger(paper_claims(name), dataset, judgements, report, studies)
 
 
@@ -282,14 +269,13 @@ def _recomputed(row: Tree, rows: list[Tree]) -> Tree:
     return {**row, "over_seeds": over, "against": against}
 
 
-def _other_values(tree: Tree) -> Iterator[tuple[str, dict[int, float] | None, Any]]:
-    """Summaries over seeds in ledgers of a form of their own, with the seeds' values where they were kept."""
+def _other_values(tree: Tree) -> Iterator[tuple[str, dict[int, float], Any]]:
+    """Summaries over seeds in ledgers of a form of their own, with the seeds' values."""
     for setting in tree.get("settings", ()):
         for name in ("one_image_error", "own_error", "seconds"):
-            values = setting.get("values", {}).get(name)
             if setting[name] is not None:
-                kept = None if values is None else {int(seed): value for seed, value in values.items()}
-                yield f"{setting['name']}.{name}", kept, setting[name]
+                values = {int(seed): value for seed, value in setting["values"][name].items()}
+                yield f"{setting['name']}.{name}", values, setting[name]
 
 
 def _judged_on_rows(path: Path, tree: Tree) -> Judgement:

@@ -81,26 +81,3 @@ def test_no_more_seeds_are_judged_than_were_fixed():
     assert {one.comparison.seeds for one in found.readings[0].compared} == {5}
     fewer = judged(dataclasses.replace(claims, seeds={"recipe": 10}), more)
     assert (fewer.verdict, fewer.reason) == ("cannot tell", "9 seeds; a verdict needs 10")
-
-
-def test_what_an_older_ledger_kept_is_judged_again_and_called_not_verifiable():
-    claims = one_claim(kind="ratio", extra=", factor = 2")
-    (first,) = judge(claims, WORSE, "digits")
-    older = {"A": first.to_json()}
-    (again,) = judge(claims, [], "digits", older)
-    assert (again.verdict, again.reason) == (first.verdict, first.reason)
-    assert (again.readings[0].order, again.readings[0].order_reason) == (
-        "refuted",
-        first.readings[0].order_reason,
-    )
-    assert again.to_json()["readings"][0]["seed_values"] == "seed values not kept; not verifiable"
-    assert first.to_json()["readings"][0]["seed_values"] == "kept"
-    other = one_claim("100", kind="ratio", extra=", factor = 2")
-    assert judge(other, [], "digits", older)[0].verdict == "not run", "another reading's comparisons"
-
-
-def test_what_an_older_ledger_compared_with_another_side_is_not_taken_for_this_one():
-    claims = one_claim(kind="order", extra=', against = { plain = { head = "linear" } }')
-    older = {"A": judge(one_claim(kind="order"), WORSE, "digits")[0].to_json()}
-    assert judge(one_claim(kind="order"), [], "digits", older)[0].verdict != "not run"
-    assert judge(claims, [], "digits", older)[0].verdict == "not run"
