@@ -103,7 +103,7 @@ def test_a_changed_model_fails_where_verdicts_rest_on_models(tmp_path):
     assert any("P0-1" in one or "claims[0]" in one for one in verified(path).problems)
 
 
-def test_a_changed_verdict_fails_where_no_seed_was_kept(tmp_path):
+def test_a_changed_verdict_fails(tmp_path):
     path, tree = copied("sato_2019/results/mnist/ledger.json", tmp_path)
     row = next(row for row in tree["claims"] if row["id"] == "T1")
     row["ordering"] = "does not hold"
