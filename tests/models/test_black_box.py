@@ -243,5 +243,9 @@ def test_a_fresh_one_can_be_attacked(sets):
 def test_logits_by_name_may_be_lists_and_arrays(sets, form):
     module, (_, test) = linear().eval(), sets
     for kind in (lambda z: z.tolist(), lambda z: z.detach().numpy()):
-        box = black_box(lambda x, kind=kind: form(kind(module(x))), example=test.images[:4], verbose=False)
+
+        def call(images, kind=kind):
+            return form(kind(module(images)))
+
+        box = black_box(call, example=test.images[:4], verbose=False)
         torch.testing.assert_close(box(test.images[:4]), module(test.images[:4]))
