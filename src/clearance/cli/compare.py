@@ -196,9 +196,7 @@ def _print_result(console: "Console", card: "Card", page: str) -> None:
 
     console.print(f"\n{first_text(card.report, console.width)}\n", soft_wrap=True)
     recipe = dict(card.report.recipe)
-    if (
-        "audits_left_out_command" in recipe
-    ):  # on the page without folders of this machine; here as it was typed
+    if "audits_left_out_command" in recipe:  # without folders of this machine; here as it was typed
         recipe["audits_left_out_command"] = shlex.join(["clearance", *sys.argv[1:]])
     for line in left_out_lines(recipe):
         console.print(line, soft_wrap=True)

@@ -133,8 +133,8 @@ class CenterLoss(Loss):
     @torch.no_grad()
     def after_step(self, outputs: Outputs | Tensor, labels: Tensor) -> None:
         """Move the centres of the classes in the batch if `update` is ``"paper"``; features may stand for outputs."""
-        features = outputs if isinstance(outputs, Tensor) else outputs.features
-        self._batches_since_step = 0
+        super().after_step(outputs, labels)  # type: ignore[arg-type]  # reads neither
         if self.update == "paper":
+            features = outputs if isinstance(outputs, Tensor) else outputs.features
             shift = centre_shift(features, labels, self.centres)
             self.centres.sub_(shift, alpha=self.rate)
