@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from clearance.heads import MLP, GaussianMixture, HeadStack, HeadTraining, train_heads
+from largest_tensor import Largest
 
 SETTINGS = {
     "plain": (0.0, False, 0.0),
@@ -345,3 +346,14 @@ def test_the_caller_s_autocast_changes_nothing():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = train_heads(stack, features, labels, HeadTraining(steps=5, lr=0.5)).stack.parameters["weight"]
     assert torch.equal(found, plain)
+
+
+def test_minibatches_of_many_classes_need_no_one_hot_labels_of_all_samples():
+    features, labels = torch.randn(600, 8, generator=torch.Generator().manual_seed(0)), torch.arange(600)
+    stack = HeadStack.initialised(nn.Linear(8, 600), 1, torch.Generator().manual_seed(0))
+    with Largest() as seen:
+        train_heads(
+            stack, features, labels, HeadTraining(steps=2, batch_size=10),
+            generator=torch.Generator().manual_seed(0),
+        )  # fmt: skip
+    assert seen.elements <= 600 * 10

@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from clearance import Outputs
 from clearance.data import gaussian_images
@@ -20,6 +19,7 @@ from clearance.losses.gaussian_mixture import CHECK_EVERY, margin_scores
 from clearance.models import Classifier
 from clearance.training import EndToEnd, fit
 from heads.mixtures import COVARIANCES, mixture, outputs_of, samples, terms
+from largest_tensor import Largest
 
 close = torch.testing.assert_close
 
@@ -211,19 +211,6 @@ def test_p13_the_margins_boundary_is_the_sphere_of_apollonius(alpha):
         assert terms(head, near[None], torch.tensor([0]), alpha, 0.0)[
             "classification"
         ].item() == pytest.approx(math.log(2), abs=1e-12)
-
-
-class Largest(TorchDispatchMode):
-    """Notes the largest tensor that any operation makes or reads."""
-
-    elements = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        made = function(*args, **(kwargs or {}))
-        for value in torch.utils._pytree.tree_leaves((made, args)):
-            if isinstance(value, torch.Tensor):
-                self.elements = max(self.elements, value.numel())
-        return made
 
 
 @pytest.mark.parametrize(

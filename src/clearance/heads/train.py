@@ -242,7 +242,7 @@ class _HeadGradient(ABC):
         """Gradient of each head's mean loss with respect to its logits, shape (K, n, C)."""
         weight = 1 / logits.shape[1]
         if self.loss is None:
-            delta = torch.softmax(logits, dim=-1).sub_(self._one_hot(logits, batch)).mul_(weight)
+            delta = self._less_labels(torch.softmax(logits, dim=-1), batch).mul_(weight)
         else:
             labels = self.labels if batch is None else self.labels[:, batch]
             with torch.enable_grad():
@@ -251,10 +251,16 @@ class _HeadGradient(ABC):
                 (delta,) = torch.autograd.grad((losses * weight).sum(), leaf)
         return delta
 
-    def _one_hot(self, logits: Tensor, batch: Tensor | None) -> Tensor:
+    def _less_labels(self, probabilities: Tensor, batch: Tensor | None) -> Tensor:
+        """The probabilities less 1 at the labels, in place; one-hot labels are kept only where every step needs all."""
+        if batch is not None:
+            classes = self.labels[:, batch].unsqueeze(-1)
+            return probabilities.scatter_add_(-1, classes, probabilities.new_full(classes.shape, -1))
         if self._targets is None:
-            self._targets = torch.nn.functional.one_hot(self.labels, logits.shape[-1]).to(logits.dtype)
-        return self._targets if batch is None else self._targets[:, batch]
+            self._targets = torch.nn.functional.one_hot(self.labels, probabilities.shape[-1]).to(
+                probabilities.dtype
+            )
+        return probabilities.sub_(self._targets)
 
 
 class _DenseGradient(_HeadGradient):
