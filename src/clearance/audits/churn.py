@@ -11,10 +11,9 @@ from torch import Tensor
 from clearance._checks import check_count, check_positive
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject, mean_of
-from clearance.audits._heads import are_a_cloud, scaled_features
+from clearance.audits._heads import are_a_cloud, fresh_heads, head_training, scaled_features
 from clearance.audits._samples import PartialSets, partial_sets
-from clearance.audits.co_adaptation import head_training
-from clearance.heads import MLP, HeadStack, train_heads
+from clearance.heads import train_heads
 from clearance.vocabulary import Measurement, Scalar
 
 FIRST_WEIGHTS, IMAGES = "first weights", "images"
@@ -102,10 +101,8 @@ class Churn(Audit):
         """The class that each head gives each held-out image, shape (heads, N); -1 for none."""
         train, test = scaled_features(subject)
         labels = subject.train.labels
-        with torch.random.fork_rng(devices=[]):  # its own first weights are drawn, and never used
-            architecture = MLP((train.shape[1], *self.hidden, subject.classes)).to(train)
         first = generator(subject.seed, "churn first weights", sets.samples)
-        stack = HeadStack.initialised(architecture, self.heads, first)
+        stack = fresh_heads(train, self.hidden, subject.classes, self.heads, first)
         rows: Tensor | None = None
         if differ_in == IMAGES:
             stack, rows = stack.select(torch.zeros(self.heads, dtype=torch.long)), sets.rows

@@ -6,18 +6,18 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from clearance._checks import check_count, check_positive
 from clearance._precision import at_least_float32
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject
-from clearance.audits._heads import scaled_features
+from clearance.audits._heads import fresh_heads, head_training, scaled_features
 from clearance.audits._samples import PartialSets, partial_sets
 from clearance.data import StoredImageSet
 from clearance.geometry.nearest import class_means, nearest_class_mean, nearest_neighbour
-from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
+from clearance.heads import HeadStack, train_heads
 from clearance.vocabulary import Measurement, Scalar
 
 PIXEL_HEADS = ("nearest pixel", "class mean, pixels")  # those that no model has a part in
@@ -124,14 +124,8 @@ class CoAdaptation(Audit):
             yield from self._errors(subject, sets)
 
     def _errors(self, subject: Subject, sets: PartialSets) -> Iterator[HeadErrors]:
-        width = subject.train_features.shape[1]
-        with torch.random.fork_rng(devices=[]):  # their own first weights are drawn, and never used
-            architectures = {
-                "retrained": MLP((width, *self.hidden, subject.classes)),
-                "linear": nn.Linear(width, subject.classes),
-            }
-        for head, architecture in architectures.items():
-            yield self._trained(subject, sets, head, architecture)
+        for head, hidden in (("retrained", self.hidden), ("linear", ())):
+            yield self._trained(subject, sets, head, hidden)
         for head, errors in self._untrained(subject, sets):
             yield HeadErrors(head, sets.samples, errors)
 
@@ -146,12 +140,11 @@ class CoAdaptation(Audit):
             yield PIXEL_HEADS[0], nearest_neighbour_errors(pixels, rows)
             yield PIXEL_HEADS[1], class_mean_errors(pixels, rows)
 
-    def _trained(self, subject: Subject, sets: PartialSets, head: str, architecture: nn.Module) -> HeadErrors:
+    def _trained(self, subject: Subject, sets: PartialSets, head: str, hidden: tuple[int, ...]) -> HeadErrors:
         train, test = scaled_features(subject)
-        architecture = architecture.to(train)
         first = generator(subject.seed, "fresh heads", head, sets.samples)
         trained = train_heads(
-            HeadStack.initialised(architecture, len(sets.rows), first),
+            fresh_heads(train, hidden, subject.classes, len(sets.rows), first),
             train,
             subject.train.labels,
             head_training(sets.samples, self.lr, self.least_steps, self.passes, self.most_steps),
@@ -164,19 +157,6 @@ class CoAdaptation(Audit):
         if sets.samples <= FITTED_UP_TO:
             unfitted = _unfitted(trained.stack, train, subject.train.labels, sets.rows)
         return HeadErrors(head, sets.samples, errors, int(trained.diverged.sum()), unfitted)
-
-
-def head_training(
-    samples: int, lr: float, least_steps: int = 200, passes: int = 20, most_steps: int = 3000
-) -> HeadTraining:
-    """The one rule by which every fresh head is trained: all images a step up to 128, then batches of 128.
-
-    By default 200 steps, or 20 passes where that is more, at most 3,000. Chosen between trials with 100 and
-    300 steps on a split of the digits' training set, whose errors differed by about half a point at most; a
-    step of 0.1 was no better.
-    """
-    steps = min(max(least_steps, passes * samples // 128), most_steps)
-    return HeadTraining(steps=steps, lr=lr, momentum=0.9, nesterov=True, batch_size=128)
 
 
 def _unfitted(stack: HeadStack, features: Tensor, labels: Tensor, rows: Tensor) -> int:

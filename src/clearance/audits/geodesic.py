@@ -12,11 +12,16 @@ from clearance._checks import check_choice, check_count, check_positive
 from clearance._precision import at_least_float32
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject, mean_of
-from clearance.audits._heads import are_a_cloud, check_every_class, scaled_features
+from clearance.audits._heads import (
+    are_a_cloud,
+    check_every_class,
+    fresh_heads,
+    head_training,
+    scaled_features,
+)
 from clearance.audits._samples import partial_sets
 from clearance.audits.calibration import fitted_temperature
-from clearance.audits.co_adaptation import head_training
-from clearance.heads import MLP, HeadStack, train_heads
+from clearance.heads import HeadStack, train_heads
 from clearance.heads.fisher import path_distance, segment_distances
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
@@ -160,10 +165,9 @@ class Geodesic(Audit):
             yield Paths(reading, CALIBRATED, self._segments(calm, train[measuring], labels[measuring]))
 
     def _ends(self, subject: Subject, train: Tensor) -> _Ends:
-        with torch.random.fork_rng(devices=[]):  # its own first weights are drawn, and never used
-            architecture = MLP((train.shape[1], *self.hidden, subject.classes)).to(train)
         check_every_class(subject.train, "train")
-        first = HeadStack.initialised(architecture, 1, generator(subject.seed, "geodesic", "first weights"))
+        stream = generator(subject.seed, "geodesic", "first weights")
+        first = fresh_heads(train, self.hidden, subject.classes, 1, stream)
         few = partial_sets(subject.train, (1,), (self.repetitions,), subject.seed)[0]
         ends = []
         for samples, rows in ((len(train), None), (few.samples, few.rows)):

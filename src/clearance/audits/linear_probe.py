@@ -4,14 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearance._checks import check_count, check_positive
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject, mean_of
-from clearance.audits._heads import are_a_cloud, scaled_features
-from clearance.audits.co_adaptation import head_training
-from clearance.heads import HeadStack, train_heads
+from clearance.audits._heads import are_a_cloud, fresh_heads, head_training, scaled_features
+from clearance.heads import train_heads
 from clearance.records.summary import adjusted_wald
 from clearance.vocabulary import Measurement, Scalar
 
@@ -86,10 +85,8 @@ class LinearProbe(Audit):
             labels = subject.test.labels
             return torch.full((self.heads, len(labels)), chance, dtype=torch.float64, device=labels.device), 0
         train, test = scaled_features(subject)
-        with torch.random.fork_rng(devices=[]):  # its own first weights are drawn, and never used
-            layer = nn.Linear(train.shape[1], subject.classes).to(train)
         trained = train_heads(
-            HeadStack.initialised(layer, self.heads, generator(subject.seed, "refit")),
+            fresh_heads(train, (), subject.classes, self.heads, generator(subject.seed, "refit")),
             train,
             subject.train.labels,
             head_training(len(subject.train), self.lr),

@@ -5,17 +5,23 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearance._checks import check_count, check_positive
 from clearance._rng import generator
 from clearance.audits._audit import Audit, Findings, Subject, mean_of
-from clearance.audits._heads import are_a_cloud, check_every_class, check_spread, scaled_features
-from clearance.audits.co_adaptation import head_training
+from clearance.audits._heads import (
+    are_a_cloud,
+    check_every_class,
+    check_spread,
+    fresh_heads,
+    head_training,
+    scaled_features,
+)
 from clearance.geometry.neural_collapse import nc2_equiangle, nc2_equinorm, nc2_simplex, nc3, nc4
 from clearance.geometry.scatter import ClassStatistics, class_scatter, nc1
 from clearance.geometry.spectrum import covariance_spectrum, effective_rank
-from clearance.heads import HeadStack, train_heads
+from clearance.heads import train_heads
 from clearance.heads.stack import linear_layers
 from clearance.models._running import evaluating
 from clearance.vocabulary import Measurement, Scalar
@@ -100,16 +106,14 @@ class NeuralCollapse(Audit):
     def _fresh(self, subject: Subject, cloud: ClassStatistics) -> list[float]:
         """NC3 of fresh linear heads."""
         features, _ = scaled_features(subject)
-        with torch.random.fork_rng(devices=[]):  # its own first weights are drawn, and never used
-            architecture = nn.Linear(features.shape[1], subject.classes).to(features)
         training = head_training(len(features), self.lr)
         distances = []
         for k in range(self.heads):  # one by one, because heads of a stack share the order of minibatches
             stream = generator(subject.seed, "neural collapse heads", k)
-            stack = HeadStack.initialised(architecture, 1, stream, std=0.0)
+            stack = fresh_heads(features, (), subject.classes, 1, stream, std=0.0)
             trained = train_heads(stack, features, subject.train.labels, training, generator=stream)
-            weight = trained.stack.parameters["weight"][0]
-            distances.append(FARTHEST if bool(trained.diverged[0]) else nc3(weight, cloud))
+            weight, _ = trained.stack.parameters.values()
+            distances.append(FARTHEST if bool(trained.diverged[0]) else nc3(weight[0], cloud))
         return distances
 
 
