@@ -324,17 +324,10 @@ def norm_name(norm: float | str) -> str:
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason to doubt a number: text with a placeholder for a share, and the share.
-
-    >>> str(Reason("{} of images have no gradient", 0.25))
-    '25.0% of images have no gradient'
-    """
+    """A reason to doubt a number: text with a placeholder for a share, and the share."""
 
     words: str
     share: float
-
-    def __str__(self) -> str:
-        return self.words.format(f"{self.share:.1%}")
 
 
 @dataclass(frozen=True)
@@ -427,22 +420,6 @@ class Reading:
         if self.signs.transfer is not None:
             yield self._accuracy("transfer_accuracy", self.signs.transfer)
         yield _measured("alarms", len(self.signs.doubts()), "count", self.count, "lower", self._context())
-
-    def words(self) -> str:
-        """The verdict and the reasons to doubt it."""
-        words = f"At radius {self.epsilon:g} (norm {NORM_NAMES[self.norm]}) {self.verdict:.1%} of images stay right"
-        doubts, fooled, unanswered = (
-            self.signs.doubts(),
-            self.signs.fooled(self.verdict),
-            self.signs.unanswered(),
-        )
-        if not doubts + fooled + unanswered:
-            return f"{words}; no sign was found against it."
-        if doubts:
-            words += f"; WARNING, it may be too high: {'; '.join(map(str, doubts))}"
-        if fooled:
-            words += f"; do not read plain attacks as robustness: {'; '.join(map(str, fooled))}"
-        return "; ".join([words, *map(str, unanswered)]) + "."
 
     def _context(self) -> dict[str, Scalar]:
         return {"norm": NORM_NAMES[self.norm], "epsilon": self.epsilon}
@@ -752,7 +729,7 @@ def full_radius(target: Target, norm: float, signs: Signs) -> Measurement:
 
 
 def under_attack(norm: float, target: Target, readings: list[Reading]) -> Exhibit:
-    """Accuracies over the radius, with the verdict and the alarm in the caption."""
+    """Accuracies over the radius."""
     clean = share(target.right)
     columns: dict[str, list[float]] = {
         "radius": [0.0, *(reading.epsilon for reading in readings)],
@@ -762,8 +739,7 @@ def under_attack(norm: float, target: Target, readings: list[Reading]) -> Exhibi
     }
     if target.source is not None:
         columns["transfer"] = [clean, *(float(reading.signs.transfer or 0.0) for reading in readings)]
-    words = " ".join(reading.words() for reading in readings)
-    caption = f"Share of {len(target.labels)} images that stay right within a radius. {words}"
+    caption = f"Share of {len(target.labels)} images that stay right within a radius."
     return Exhibit(AUDIT, "under_attack", "curve", columns, caption, {"norm": NORM_NAMES[norm]})
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from clearance._files import check_report_folder, write_bytes, write_together
+from clearance._files import check_report_folder, write_together
 from clearance._text import visible
 from clearance.gate import Tolerance, check
 from clearance.gate.results import LEVEL, PER_IMAGE, GateResult
@@ -24,7 +24,7 @@ from clearance.report.audits import title as title_of
 from clearance.report.audits.mistakes import stored_shots
 from clearance.report.names import model_name, setting
 from clearance.report.numbers import POINTS, data, half_width, interval
-from clearance.report.page import FILE, SHARED, templates, without_images
+from clearance.report.page import FILE, SHARED, framed, templates, without_images, write_html
 from clearance.report.pictures import Gallery
 from clearance.report.tables import NONE, Compact, Line, number
 from clearance.report.terminal import findings_text
@@ -375,10 +375,7 @@ class Diff:
             path: The file.
             images: Whether it shows images of the data; without them it can be shared.
         """
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(target, self.to_html(images=images).encode())
-        return target
+        return write_html(path, self.to_html(images=images))
 
     def save_folder(self, directory: str | os.PathLike[str]) -> Path:
         """Write ``index.html`` and, without images, ``share.html`` into a folder, and return the first's path."""
@@ -390,8 +387,7 @@ class Diff:
         return folder / FILE
 
     def _repr_html_(self) -> str:
-        style = "width:100%;height:660px;border:1px solid #8886;border-radius:6px"
-        return f'<iframe srcdoc="{escape(self.to_html())}" style="{style}" title="Clearance diff"></iframe>'
+        return framed(self.to_html(), "Clearance diff")
 
     def _sections(self, *, files: bool) -> Iterator[Section]:
         measured = [change for change in self.changes if change.result.low is not None]

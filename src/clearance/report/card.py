@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from markupsafe import escape
-
-from clearance._files import write_bytes
 from clearance.records.record import Record
 from clearance.records.store import Report
 from clearance.report.left_out import left_out_lines
 from clearance.report.model_card import model_card
 from clearance.report.over_seeds import rows_of
-from clearance.report.page import render_page, without_images, write_page
+from clearance.report.page import framed, render_page, without_images, write_html, write_page
 from clearance.report.terminal import first_text
 from clearance.vocabulary import Exhibit, Measurement
 
@@ -172,11 +169,7 @@ class Card:
             path: The file.
             images: Whether it shows images of the data; without them it can be shared.
         """
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        page = render_page(self.report if images else without_images(self.report))
-        write_bytes(target, page.encode())
-        return target
+        return write_html(path, render_page(self.report if images else without_images(self.report)))
 
     def save_folder(self, directory: str | os.PathLike[str]) -> Path:
         """Write page, ``report.json`` and exhibits into a folder, and return the page's path.
@@ -189,6 +182,4 @@ class Card:
         return "\n".join([first_text(self.report), *left_out_lines(self.report.recipe)])
 
     def _repr_html_(self) -> str:
-        """The page in its own frame, so that its style and the notebook's do not mix."""
-        style = "width:100%;height:660px;border:1px solid #8886;border-radius:6px"
-        return f'<iframe srcdoc="{escape(self.to_html())}" style="{style}" title="Clearance report"></iframe>'
+        return framed(self.to_html(), "Clearance report")

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from clearance._files import check_report_folder
+from clearance._files import check_report_folder, write_bytes
 from clearance.records.encoding import encode
 from clearance.records.store import Report, exhibit_file
 from clearance.report.audits import all_findings, headline, page_of, sections, terms, with_summaries
@@ -89,6 +89,20 @@ def write_page(report: Report, directory: str | os.PathLike[str]) -> Path:
     if SHARED not in pages:
         Path(directory, SHARED).unlink(missing_ok=True)  # of an earlier report
     return summed.save(directory, pages).with_name(FILE)
+
+
+def write_html(path: str | os.PathLike[str], text: str) -> Path:
+    """Write one page as a file, and return its path; missing folders are made."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(target, text.encode())
+    return target
+
+
+def framed(page: str, title: str) -> str:
+    """A page in its own frame, so that its style and a notebook's do not mix."""
+    style = "width:100%;height:660px;border:1px solid #8886;border-radius:6px"
+    return f'<iframe srcdoc="{escape(page)}" style="{style}" title="{title}"></iframe>'
 
 
 def without_images(report: Report) -> Report:
