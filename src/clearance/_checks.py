@@ -47,7 +47,7 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
 def did_you_mean(name: str, known: list[str]) -> str:
     """The end of a message about a misspelt name: the closest of those known, if any is close."""
     within = [one for one in known if one.endswith(f".{name}")]  # its name inside something else
-    near = within[:1] or difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
+    near = within[:1] or difflib.get_close_matches(str(name), known, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Subset, TensorDataset, random_split
 
 from clearance import compare
 from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images
-from clearance.data.intake import unnormalised
+from clearance.data.intake import open_unlabelled, unnormalised
 from clearance.models import Classifier
 from clearance.training import FOCA, EndToEnd, fit
 
@@ -290,6 +290,20 @@ class TestNormalised:
         picture = Image.fromarray(np.full((4, 4, 3), 51, dtype=np.uint8))
         found = open_images([(picture, 0), (picture, 1)], normalised=(self.MEAN, self.STD))
         assert torch.equal(found.images, torch.full((2, 3, 4, 4), 0.2))
+
+    @pytest.mark.parametrize("form", ["dataset", "pair", "unlabelled"])
+    def test_images_that_were_not_normalised_are_refused(self, form):
+        images, labels = torch.rand(6, 3, 5, 5), torch.arange(6) % 2
+
+        def opened():
+            if form == "unlabelled":
+                like = open_images((images, labels))
+                return open_unlabelled(images, like, normalised=(self.MEAN, self.STD))
+            data: Any = list(zip(images, labels, strict=True)) if form == "dataset" else (images, labels)
+            return open_images(data, normalised=(self.MEAN, self.STD))
+
+        with pytest.raises(ValueError, match=r"got values from 0\.0\S* to 0\.9.*Leave it out"):
+            opened()
 
     def test_wrong_numbers_are_an_error_that_says_what_to_do(self):
         given = (torch.rand(4, 3, 2, 2) - self.MEAN) / self.STD

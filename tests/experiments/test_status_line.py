@@ -7,6 +7,7 @@ import torch
 
 import clearance as cl
 from clearance.data import gaussian_images
+from clearance.experiments.audit_progress import AuditProgress
 
 
 class Stream(io.StringIO):
@@ -35,6 +36,18 @@ def shown(monkeypatch, capsys):
         return stream.getvalue()
 
     return run
+
+
+def test_the_time_left_runs_down_while_nothing_is_said_and_is_left_out_when_it_has_passed():
+    times = iter([0.0, 0.0, 70.0, 70.0, 90.0, 101.0])
+    progress = AuditProgress(clock=lambda: next(times))
+    progress.begin("robustness", 1, 1)
+    progress.update(70, 100)
+    assert [progress.line() for _ in range(3)] == [
+        "robustness (1 of 1): 70 %, 70 s, about 30 s left",
+        "robustness (1 of 1): 70 %, 90 s, about 10 s left",
+        "robustness (1 of 1): 70 %, 101 s",
+    ]
 
 
 def test_a_terminal_shows_the_audit_in_progress(shown):

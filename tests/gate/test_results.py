@@ -193,6 +193,16 @@ def test_what_a_report_lacks_is_told():
     )
 
 
+def test_a_setting_that_no_number_has_is_named_with_those_that_numbers_have():
+    some = report(distance(0.1, norm="inf"), distance(0.2, norm="2"))
+    found = result_of(some, some, "minimal_perturbation.median_flip[norm=info] drops 10%")
+    assert found.status is GateStatus.UNMEASURED
+    assert found.reason == (
+        "the older report has no minimal_perturbation.median_flip[norm=info]; its norm is one of 2, inf. Did you mean "
+        "'inf'?"
+    )
+
+
 def test_which_number_is_meant_must_be_clear():
     two = report(distance(0.1, norm="inf"), distance(0.2, norm="2"))
     with pytest.raises(ValueError, match=r"is 2 numbers \(norm is inf, 2\); say which, as .*\[norm=inf,"):

@@ -126,9 +126,10 @@ class TestLeftOut:
 
     def test_audits_by_the_number_of_images(self):
         assert [plain(line.striptags()) for line in fewer_images(LEFT)] == [
-            "Measured on at most 100 of the 497 test images, the same number of each class: smallest change that "
-            "changes the prediction and accuracy under the worst of all attacks.",
-            "Measured on at most 50 of the 497 test images, the same number of each class: detection by likelihood.",
+            "Measured on at most 100 of the 497 test images, the same number of each class or all of a small one: "
+            "smallest change that changes the prediction and accuracy under the worst of all attacks.",
+            "Measured on at most 50 of the 497 test images, the same number of each class or all of a small one: "
+            "detection by likelihood.",
         ]
 
     def test_it_stands_on_the_first_screen(self, single):

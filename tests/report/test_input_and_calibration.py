@@ -1,6 +1,7 @@
 """Sentences about the input and the confidence of a network, and their effect on the other sentences."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -95,6 +96,29 @@ class TestInput:
         )
         assert (finding.severity, finding.code) == ("problem", "--mean 0.5 --std 0.5")
         assert finding.todo == "Give --mean 0.5 --std 0.5. Then audit again."
+
+    @pytest.mark.parametrize(
+        ("remedy", "todo", "code"),
+        [
+            (
+                "Give those of the training script, about --mean 0.1,0.2,0.3 --std 0.5.",
+                "Give those of the training script, about mean=0.1,0.2,0.3 std=0.5. Then audit again.",
+                "clearance.wrap(module, example=images, mean=(0.1, 0.2, 0.3), std=0.5)",
+            ),
+            ("Leave out --mean and --std.", "Leave out `mean` and `std`. Then audit again.", ""),
+        ],
+    )
+    def test_in_python_the_remedy_is_python(self, remedy, todo, code):
+        ways = replace(WAYS, columns={**WAYS.columns, "remedy": [remedy, "", ""]})
+        report = replace(
+            report_of(fed(0.5, 0.45, 0.55)),
+            command="clearance.audit(...)",
+            exhibits=(ExhibitRecord("animals", "mine", 0, ways),),
+        )
+        (finding,) = [
+            one for one in all_findings(Findings(with_summaries(report), "animals")) if one.title == "Input"
+        ]
+        assert (finding.todo, finding.code) == (todo, code)
 
     def test_a_small_gain_is_a_question(self):
         finding = by_title(fed(0.02, 0.005, 0.035))["Input"]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markupsafe import Markup
 
 from clearance.experiments.catalogue import AUDITS
 from clearance.records import ExhibitRecord, Record, Report
@@ -87,6 +88,7 @@ def test_hardly_better_than_always_naming_the_largest_class(recipe, said):
         f"hardly better than always naming that class.{said}"
     )
     assert finding.todo.startswith("Check that trained weights were loaded")
+    assert finding.alone  # a temperature, for example, would mend nothing
 
 
 def test_what_is_not_a_number_is_named_and_nothing_is_claimed_of_it():
@@ -179,6 +181,32 @@ def test_a_class_or_slice_that_lies_behind(kind, name, title, low, severity):
         for quantity, value, ends in ((name, 0.7, (0.5, 0.8)), ("behind", start + 0.1, (start, start + 0.2)))
     ]
     assert severity_of(title, *found) == severity
+
+
+@pytest.mark.parametrize(
+    ("sizes", "todo"),
+    [
+        (
+            [400, 119],
+            "It has 119 training images, the largest class 400: train on more images of it, or give it more weight in "
+            "the loss. Look at the images of dog and at their labels first.",
+        ),
+        ([200, 119], "Look at the images of dog and at their labels first."),
+    ],
+)
+def test_a_class_that_lies_behind_with_few_training_images_needs_more(sizes, todo):
+    found = [
+        measured("performance", "recall", 0.1, 0.03, 0.2, n=40, split="test", **{"class": "dog"}),
+        measured("performance", "behind", 0.8, 0.7, 0.9, n=40, split="test", **{"class": "dog"}),
+    ]
+    columns = {"class": ["cat", "dog"], "train images": sizes, "test images": [40, 40]}
+    shown = ExhibitRecord(
+        "animals", "mine", 0, Exhibit("set_facts", "class_sizes", "table", columns, "Sizes.")
+    )
+    records = tuple(Record("animals", "mine", 0, one) for one in found)
+    report = with_summaries(Report({}, {}, "", "", records, (shown,)))
+    (finding,) = [one for one in all_findings(Findings(report, "animals")) if one.title == "Worst class"]
+    assert Markup(finding.todo).striptags() == todo
 
 
 def test_what_spoils_all_other_numbers_stands_before_them():

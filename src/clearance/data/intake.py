@@ -37,6 +37,7 @@ _IMAGES = ("image", "img", "images", "pixel_values", "x")
 _LABELS = ("label", "labels", "fine_label", "class", "target", "y")
 _READ_TWICE = 16  # items; a flip of half of the images then shows in all but 1 of 65,536 sets
 _OUTSIDE = 1e-3  # of [0, 1], that they may leave where pixels are no bytes
+_LOOKED_AT = 256  # images
 _ROUNDING = 0.02  # 255ths: what normalising and undoing it in float32 may leave
 _GREY = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's mode "L"
 
@@ -107,6 +108,8 @@ def open_images(
             if normalised is not None:
                 items = ((unnormalised(image, *normalised), label) for image, label in items)
             found = _read(items, how, classes, like)
+    if normalised is not None:
+        _check_was_normalised(found, *normalised)
     return found if name is None else found._derived(name=name)
 
 
@@ -141,6 +144,8 @@ def open_unlabelled(
     if normalised is not None and isinstance(data, Tensor | np.ndarray):
         data = unnormalised(data, *normalised)
     found = _read_unlabelled(data, _like(like, preprocessing), cache, normalised)
+    if normalised is not None:
+        _check_was_normalised(found, *normalised)
     if found.shape[1:] != like.shape[1:]:
         got, expected = ("x".join(map(str, some.shape[:0:-1])) for some in (found, like))
         raise ValueError(
@@ -167,6 +172,18 @@ def unnormalised(images: Any, mean: Tensor, std: Tensor) -> Any:
         return levels / 255
     inside = found.clamp(0, 1)  # what normalising and undoing it have rounded
     return inside if bool((found - inside).abs().max() < _OUTSIDE) else found
+
+
+def _check_was_normalised(found: ImageSet, mean: Tensor, std: Tensor) -> None:
+    """Raise ValueError if normalisation was undone of images that lay in [0, 1], judged by the first ones."""
+    images, _ = found.batch(torch.arange(min(len(found), _LOOKED_AT)))
+    undone = (images.cpu() - mean.cpu()) / std.cpu()
+    low, high = (float(end) for end in undone.aminmax())
+    if bool(mean.any()) and low > -_OUTSIDE and high < 1 + _OUTSIDE:
+        raise ValueError(
+            f"`normalised=True` is for images less the mean, divided by the std; got values from {max(low, 0):g} to "
+            f"{min(high, 1):g}, as images have that were not normalised. Leave it out."
+        )
 
 
 def _from_pair(images: Any, labels: Any, like: ImageSet | None) -> ImageSet:

@@ -18,7 +18,7 @@ class AuditProgress:
         clock: Returns the time in seconds.
         on_begin: Takes the line where an audit starts.
 
-    >>> times = iter([0.0, 0.0, 30.0])
+    >>> times = iter([0.0, 0.0, 30.0, 30.0])
     >>> progress = AuditProgress(clock=lambda: next(times))
     >>> progress.begin("robustness", 7, 12)
     >>> progress.update(1, 4)
@@ -31,29 +31,31 @@ class AuditProgress:
     _what: str = "reading"
     _share: float = 0.0
     _began: float = field(init=False)
+    _moved: float = field(init=False)  # when the share was said last
 
     def __post_init__(self) -> None:
-        self._began = self.clock()
+        self._began = self._moved = self.clock()
 
     def begin(self, audit: str, number: int, of: int) -> None:
         """An audit starts, `number` of so many."""
         self._what, self._share, self._began = f"{audit} ({number} of {of})", 0.0, self.clock()
+        self._moved = self._began
         if self.on_begin is not None:
             self.on_begin(self._what)
 
     def update(self, done: int, of: int) -> None:
         """Of the audit in progress, so many of its steps are done."""
-        self._share = done / of if of else 0.0
+        self._share, self._moved = done / of if of else 0.0, self.clock()
 
     def line(self) -> str:
-        """The audit, the share that is done, its time, and an estimate of the rest."""
-        spent = self.clock() - self._began
+        """The audit, the share that is done, its time, and an estimate of the rest, until it has passed."""
+        now = self.clock()
+        words = f"{self._what}: {now - self._began:.0f} s"
         if not 0 < self._share < 1:
-            return f"{self._what}: {spent:.0f} s"
-        left = spent * (1 - self._share) / self._share
-        return f"{self._what}: {self._share:.0%}, {spent:.0f} s, about {left:.0f} s left".replace(
-            "%", " %", 1
-        )
+            return words
+        left = (self._moved - self._began) * (1 - self._share) / self._share - (now - self._moved)
+        words = f"{self._what}: {100 * self._share:.0f} %, {now - self._began:.0f} s"
+        return f"{words}, about {left:.0f} s left" if left >= 1 else words
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from clearance._checks import did_you_mean
 from clearance.gate.tolerance import Quantity, Tolerance
 from clearance.records.record import settings
 from clearance.records.store import Report
@@ -344,7 +345,13 @@ def check(
         before = _read("older", last, tolerance.quantity, method)
         after = _read("newer", now, tolerance.quantity, method)
         only_better = (before.better, tolerance.direction) in (("higher", "rises"), ("lower", "drops"))
-        found.append(replace(_result(tolerance, before, after, level), only_better=only_better))
+        lacking = [
+            _lacking(which, report, tolerance)
+            for which, report, values in (("older", last, before), ("newer", now, after))
+            if not values.seeds
+        ]
+        result = _unmeasured(tolerance, lacking[0]) if lacking else _result(tolerance, before, after, level)
+        found.append(replace(result, only_better=only_better))
     if inconclusive == "pass":
         return found
     return [replace(each, status=GateStatus.FAIL) if each.doubt else each for each in found]
@@ -357,15 +364,24 @@ def _read(which: str, report: Report, quantity: Quantity, method: str | None) ->
         raise DisagreementError(f"the {which} report is damaged: {error}. Make it again.") from error
 
 
+def _lacking(which: str, report: Report, tolerance: Tolerance) -> str:
+    """That a report lacks a quantity, and what to do: another audit, or another setting of one that was made."""
+    quantity = tolerance.quantity
+    said = f"the {which} report has no {quantity.audit}.{quantity.name}{_options(tolerance)}; "
+    contexts = [
+        record.measurement.context
+        for record in report.records
+        if (record.measurement.audit, record.measurement.name) == (quantity.audit, quantity.name)
+    ]
+    for key, value in quantity.context.items():
+        known = sorted({str(context[key]) for context in contexts if key in context})
+        if known and value not in known:
+            return f"{said}its {key} is one of {', '.join(known)}.{did_you_mean(value, known)}"
+    return f"{said}make the audit {quantity.audit} of both models, or correct the name"
+
+
 def _result(tolerance: Tolerance, last: Values, now: Values, level: float) -> GateResult:
     for which, found in (("older", last), ("newer", now)):
-        if not found.seeds:
-            quantity = tolerance.quantity
-            said = (
-                f"the {which} report has no {quantity.audit}.{quantity.name}{_options(tolerance)}; make the audit "
-                f"{quantity.audit} of both models, or correct the name"
-            )
-            return _unmeasured(tolerance, said)
         if lacking := found.without_number:
             return _unmeasured(tolerance, f"the {which} report has {lacking}")
     unequal = [

@@ -323,5 +323,5 @@ def check_logits(logits: Tensor, class_count: int) -> None:
     if logits.shape[-1] < class_count:
         raise ValueError(
             f"the model's head must have an output for each of the {class_count} classes; got "
-            f"{logits.shape[-1]}. Give it a wider last layer."
+            f"{logits.shape[-1]}. Give images of the classes that it knows, or, before training, a wider last layer."
         )

@@ -125,8 +125,8 @@ def fewer_images(recipe: Recipe) -> list[Markup]:
     """A sentence about audits that used only a part of the test images; none if all audits used all.
 
     >>> print(fewer_images({"fewer_images": {"images": 497, "audits": {"minimal_perturbation": 100}}})[0].striptags())
-    Measured on at most 100 of the 497 test images, the same number of each class: smallest change that changes
-    the prediction.
+    Measured on at most 100 of the 497 test images, the same number of each class or all of a small
+    one: smallest change that changes the prediction.
     """
     sizes = recipe.get("fewer_images")
     if not sizes:
@@ -135,7 +135,9 @@ def fewer_images(recipe: Recipe) -> list[Markup]:
     for audit, count in sizes["audits"].items():
         by_count.setdefault(count, []).append(audit)
     return [
-        Markup("Measured on at most {} of the {} test images, the same number of each class: {}.").format(
+        Markup(
+            "Measured on at most {} of the {} test images, the same number of each class or all of a small one: {}."
+        ).format(
             data(count, "count"),
             data(sizes["images"], "count"),
             listed([Markup("{}").format(_inside(name)) for name in names]),

@@ -48,7 +48,7 @@ def _hardly_better(findings: Findings, error: SummaryRow) -> list[Finding]:
         "Check that trained weights were loaded, the preprocessing, and the order of the classes, before you use any "
         "number."
     )
-    return [Finding("Largest class", "problem", said, todo)]
+    return [Finding("Largest class", "problem", said, todo, alone=True)]
 
 
 def _another_order(findings: Findings) -> list[Finding]:

@@ -59,9 +59,9 @@ def _of_images(findings: Findings, clean: SummaryRow) -> Markup:
     """How many of the test images were used, where these are not all: the error of all is another number."""
     if clean.n is None or findings.images is None or clean.n >= findings.images:
         return Markup("")
-    return Markup(", on {} of the {} test images").format(
-        data(clean.n, "count"), data(findings.images, "count")
-    )
+    return Markup(
+        ", on {} of the {} test images, the same number of each class or all of a small one"
+    ).format(data(clean.n, "count"), data(findings.images, "count"))
 
 
 def _strength(findings: Findings, row: SummaryRow) -> str:

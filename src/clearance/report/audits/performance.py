@@ -60,8 +60,25 @@ def _worst_of(findings: Findings, kind: str) -> Finding | None:
         more = len(behind) - 1 - len(others)
         said += Markup(" Also behind: {}{}.").format(", ".join(others), f" and {more} more" if more else "")
     shown = class_gallery(findings, str(first.context[kind])) if kind == "class" else []
-    todo = f"Look at the images of {first.context[kind]} and at their labels first."
+    todo = Markup("{}Look at the images of {} and at their labels first.").format(
+        _few_trained_on(findings, str(first.context[kind])) if kind == "class" else "", first.context[kind]
+    )
     return Finding(title, severity, said, todo, pictures=shown)
+
+
+def _few_trained_on(findings: Findings, name: str) -> Markup:
+    """What to do for a class with less than half of the training images of the largest; empty for others."""
+    for record in firsts(findings, "set_facts", "class_sizes").values():
+        sizes = dict(
+            zip(record.exhibit.columns["class"], record.exhibit.columns["train images"], strict=True)
+        )
+        own, largest = sizes.get(name), max(sizes.values())
+        if own is not None and 2 * own < largest:
+            return Markup(
+                "It has {} training images, the largest class {}: train on more images of it, or give it more weight "
+                "in the loss. "
+            ).format(data(own, "count"), data(largest, "count"))
+    return Markup("")
 
 
 def _behind(findings: Findings, kind: str) -> list[SummaryRow]:

@@ -40,8 +40,7 @@ def input_findings(findings: Findings) -> list[Finding]:
     said = Markup("With {} instead of the given preprocessing, the accuracy rises by {}").format(
         columns["way"][0], points_with_ends(gain)
     )
-    remedy = str(columns["remedy"][0])
-    code = " ".join(_OPTIONS.findall(remedy))
+    remedy, code = _remedy(findings, str(columns["remedy"][0]))
     train = findings.row("mean", AUDIT, "train_gain")
     if train is not None and train.low is not None and train.low <= 0:
         said += Markup(" on the test images, and changes by {} on the training images.").format(
@@ -58,7 +57,27 @@ def input_findings(findings: Findings) -> list[Finding]:
     return [Finding(TITLE, "warning", said + Markup("."), todo, code)]
 
 
-_OPTIONS = re.compile(r"--\w+ [\d.,]*\d")
+def _remedy(findings: Findings, remedy: str) -> tuple[str, str]:
+    """What to do, and what to copy: options of the command, or arguments of `wrap` if the audit was a call of Python.
+
+    >>> from types import SimpleNamespace
+    >>> of = SimpleNamespace(report=SimpleNamespace(command="clearance.audit(...)"))
+    >>> _remedy(of, "Give --mean 0.4,0.5 --std 0.2,0.3.")[1]
+    'clearance.wrap(module, example=images, mean=(0.4, 0.5), std=(0.2, 0.3))'
+    """
+    options = {name: values.split(",") for name, values in _OPTIONS.findall(remedy)}
+    if not findings.report.command.startswith("clearance.audit("):
+        return remedy, " ".join(f"--{name} {','.join(values)}" for name, values in options.items())
+    given = ", ".join(
+        f"{name}={values[0]}" if len(values) == 1 else f"{name}=({', '.join(values)})"
+        for name, values in options.items()
+    )
+    remedy = _OPTIONS.sub(lambda option: f"{option[1]}={option[2]}", remedy)
+    remedy = remedy.replace("--mean", "`mean`").replace("--std", "`std`")
+    return remedy, f"clearance.wrap(module, example=images, {given})" if given else ""
+
+
+_OPTIONS = re.compile(r"--(\w+) ([\d.,]*\d)")
 
 
 def _gain(findings: Findings) -> SummaryRow | None:

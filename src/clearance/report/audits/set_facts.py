@@ -1,5 +1,7 @@
 """The page on what is odd about the sets: files, sizes, colours, class sizes, errors."""
 
+from dataclasses import replace
+
 from markupsafe import Markup
 
 from clearance.records.derived import SummaryRow
@@ -57,9 +59,9 @@ def sets_findings(findings: Findings) -> list[Finding]:
     todo = f"The list: {table_of(findings, AUDIT, 'odd_images')}." if _odd(findings) else ""
     severity: Severity = "problem" if _many_lost(findings) else "information"
     if difference.high is not None and difference.high < -MEMORISED:
-        below = Markup("The error on test is above that on train: the difference is {}. ").format(
-            points_with_ends(difference)
-        )
+        low, high = difference.low or 0.0, difference.high
+        less = replace(difference, value=-difference.value, low=-high, high=-low)
+        below = Markup("The error on test is above that on train by {}. ").format(points_with_ends(less))
         better = "If test images matter more: more training images, augmentation or weight decay."
         return [Finding("Sets", severity, below + said, f"{better} {todo}".rstrip())]
     if not parts:
