@@ -93,8 +93,12 @@ def test_bfloat16_accumulation_schedule_and_validation_stay_lightnings(digits, t
     batches = 6 * (len(digits[0]) // 32)
     assert trainer.global_step == len(steps) == batches // 2
     assert accuracy(net.model, digits[1]) > 0.9
-    assert {"train_loss", "val_loss", "val_error"} <= set(trainer.callback_metrics)
+    val = "val_untrained_head" if isinstance(objective, FOCA) else "val"
+    assert {"train_loss", f"{val}_loss", f"{val}_error"} <= set(trainer.callback_metrics)
     if isinstance(objective, FOCA):
+        assert "val_error" not in trainer.callback_metrics
+        (found,) = trainer.validate(net, loaders(digits)[1], verbose=False)
+        assert found["val_error"] < 0.1
         assert net.hosted.session.steps == len(steps)
         assert net.hosted.session.counts()["drawn_heads"] == -(-len(steps) // 2)
         assert all(parameter.requires_grad for parameter in net.model.parameters())

@@ -1,5 +1,6 @@
 """Hugging Face's Trainer itself: losses and FOCA in its loop, audits between its epochs."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,29 @@ def test_settings_that_would_do_nothing_or_fail_are_refused(digits, tmp_path, na
             transformers.TrainingArguments(str(tmp_path), report_to=[]),
             compute_loss_func=lambda *_: 0,
         )
+    with pytest.raises(ValueError, match=r"`load_best_model_at_end` must be left out.*Under FOCA"):
+        trainer(
+            digits,
+            tmp_path,
+            FOCA(),
+            load_best_model_at_end=True,
+            eval_strategy="epoch",
+            save_strategy="epoch",
+        )
+
+
+def test_the_best_model_comes_with_the_state_of_its_loss(digits, tmp_path):
+    """The best is asked to be the largest loss: that of the first epoch."""
+    loss = CenterLoss(16, 10, weight=1.0)
+    host = trainer(
+        digits, tmp_path, loss, num_train_epochs=3, load_best_model_at_end=True, eval_strategy="epoch",
+        save_strategy="epoch", metric_for_best_model="eval_loss", greater_is_better=True,
+    )  # fmt: skip
+    host.train()
+    best = torch.load(Path(host.state.best_model_checkpoint, "loss_state.pt"), weights_only=True)["loss"]
+    assert host.state.best_global_step < host.state.global_step
+    assert torch.equal(loss.centres, best["centres"])
+    assert host.evaluate()["eval_loss"] == pytest.approx(host.state.best_metric)
 
 
 def test_pixels_that_the_models_normalisation_does_not_explain_are_refused(digits, tmp_path):

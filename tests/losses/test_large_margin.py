@@ -1078,6 +1078,17 @@ class TestWrappers:
         model = Classifier(reducing(static_graph=False), nn.Linear(9, 4)).double()
         assert model.outputs(images(), ("input",)).logits.shape == (6, 4)
 
+    def test_one_around_the_classifier_that_finds_no_tensor_in_its_outputs_is_refused(self, monkeypatch):
+        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+        model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(9, 9)), nn.Linear(9, 4)).double()
+        with Parallel(model, static_graph=True)._inside_ddp_forward():
+            assert model(images()).shape == (6, 4)
+            with pytest.raises(ValueError, match="with static_graph=True averages no gradients"):
+                model(images(), layers=())
+        for around in (Parallel(model), Parallel(nn.Sequential(model), static_graph=True)):
+            with around._inside_ddp_forward():
+                assert model(images(), layers=()).logits.shape == (6, 4)
+
     def test_wrap_says_how_to_train_in_several_processes(self):
         with pytest.raises(
             ValueError,

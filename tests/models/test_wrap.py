@@ -125,6 +125,17 @@ def test_deepcopy_is_a_classifier_of_its_own(images):
     assert not torch.equal(module(images), expected)
 
 
+def test_a_copy_of_the_part_that_replaces_the_head_still_ends_the_pass(images):
+    """As torch.export calls it; a signal that nobody knows would leave the forward pass as no Exception."""
+    model = wrap(
+        nn.Sequential(nn.Flatten(), nn.Linear(192, 9), nn.Linear(9, 4)), example=images, verbose=False
+    )
+    expected = model(images)
+    extractor: Any = model.extractor
+    extractor.module[2] = copy.copy(extractor.tap)
+    assert torch.equal(model(images), expected)
+
+
 def test_state_dict_round_trip(images):
     first = wrap(ResNet().eval(), example=images, verbose=False)
     second = wrap(ResNet().eval(), example=images, verbose=False)

@@ -327,7 +327,8 @@ def half_distances(features: Tensor, means: Tensor, log_variance: Tensor | None 
     >>> half_distances(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2))
     tensor([[12.5000]])
     """
-    shift = means.detach().mean(dim=0)  # distances do not change, and rounding errors shrink
+    # distances do not change, and rounding errors shrink; ONNX cannot tell the result of `mean` from a buffer so called
+    shift = means.detach().sum(dim=0) / len(means)
     x, mu = features - shift, means - shift
     if log_variance is None:
         distances = _unit_variance(x, mu)

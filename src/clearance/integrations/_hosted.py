@@ -72,6 +72,11 @@ class Hosted:
             one.requires_grad_(needed)
         self._frozen = []
 
+    @property
+    def head_is_trained(self) -> bool:
+        """Whether the model's own head says anything: under FOCA it is trained at the end."""
+        return not self._frozen
+
     def begin(self, saved: Mapping[str, Any] | None = None) -> None:
         """Start, once the model is on its device; `saved` is the `state_dict` of a checkpoint."""
         if saved is not None:

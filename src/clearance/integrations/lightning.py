@@ -26,7 +26,8 @@ class TrainsClassifier:
     Classifier, `objective`, a Loss or FOCA, and for FOCA `images`, its training images; it says which parameters the
     optimiser moves. Batches are (images, labels), images in [0, 1]. The terms of the loss are logged as ``train_...``
     and ``val_...``, the sum as ``train_loss`` and ``val_loss``, and the share of wrong predictions as ``val_error``.
-    Under FOCA the head is trained when training ends: validations and checkpoints before that have an untrained one. ::
+    Under FOCA the head is trained when training ends: checkpoints before that have an untrained one, and the names of
+    validations begin with ``val_untrained_head_``, so that no callback stops, or chooses a model, by them. ::
 
         class Net(TrainsClassifier, LightningModule):
             def __init__(self, network, example):
@@ -80,7 +81,8 @@ class TrainsClassifier:
         images, labels = batch
         terms, logits = self.hosted.evaluation(images, labels)
         error = (logits.argmax(dim=1) != labels).float().mean()
-        self._log("val", {**terms.terms, "loss": terms.total, "error": error}, len(labels))
+        split = "val" if self.hosted.head_is_trained else "val_untrained_head"
+        self._log(split, {**terms.terms, "loss": terms.total, "error": error}, len(labels))
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
         """Log the error of the model's own head."""

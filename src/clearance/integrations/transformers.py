@@ -37,7 +37,8 @@ class TrainsClassifier:
             undone), or ``images`` in [0, 1]; and ``labels``.
 
     Raises:
-        ValueError: If the Trainer is given another loss, smoothed labels or gradient checkpointing.
+        ValueError: If the Trainer is given another loss, smoothed labels or gradient checkpointing, or is to load the
+            best model under FOCA.
 
     Checkpoints hold the state of the loss, and FOCA's, as ``loss_state.pt``. Under FOCA the head is trained when
     training ends; evaluations and checkpoints before that have an untrained one. ::
@@ -52,7 +53,9 @@ class TrainsClassifier:
         model: Any = named.get("model", given[0] if given else None)
         self.hosted = Hosted(CrossEntropyLoss() if objective is None else objective, model, images)
         _check_arguments(
-            named.get("args", given[1] if len(given) > 1 else None), named.get("compute_loss_func")
+            named.get("args", given[1] if len(given) > 1 else None),
+            named.get("compute_loss_func"),
+            under_foca=self.hosted.foca is not None,
         )
         super().__init__(*given, **named)
         self.label_names = ["labels"]
@@ -68,6 +71,13 @@ class TrainsClassifier:
             found = get_last_checkpoint(self.args.output_dir)  # type: ignore[attr-defined]
         self._following.resumed = Path(found) if found else None
         return super().train(resume_from_checkpoint=resume_from_checkpoint, **named)  # type: ignore[misc]
+
+    def _load_best_model(self) -> None:
+        """The Trainer's, also with the state of the loss."""
+        super()._load_best_model()  # type: ignore[misc]
+        best = self.state.best_model_checkpoint  # type: ignore[attr-defined]
+        if best is not None and (path := Path(best, _STATE)).is_file():
+            self.hosted.loss.load_state_dict(_read_state(path)["loss"])
 
     def create_optimizer(self, *given: Any, **named: Any) -> torch.optim.Optimizer:
         """The Trainer's, which takes a model from version 5 on, with the parameters of the loss."""
@@ -120,7 +130,7 @@ class TrainsClassifier:
         return found.clamp(0, 1)
 
 
-def _check_arguments(args: Any, loss_function: Any) -> None:
+def _check_arguments(args: Any, loss_function: Any, *, under_foca: bool) -> None:
     """Raise ValueError for settings of the Trainer that would do nothing or fail."""
     refused = {
         "compute_loss_func": (loss_function is not None, "Give `objective`, which is the loss."),
@@ -132,10 +142,19 @@ def _check_arguments(args: Any, loss_function: Any) -> None:
             getattr(args, "gradient_checkpointing", False),
             "Switch it on in the network before it is wrapped.",
         ),
+        "load_best_model_at_end": (
+            under_foca and getattr(args, "load_best_model_at_end", False),
+            "Under FOCA the head is trained at the end: evaluations before cannot tell which model is best.",
+        ),
     }
     for name, (given, remedy) in refused.items():
         if given:
             raise ValueError(f"`{name}` must be left out with a Classifier; got one. {remedy}")
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 - safe
+    return found
 
 
 class _Following(TrainerCallback):
@@ -151,8 +170,7 @@ class _Following(TrainerCallback):
         if path is not None and not path.is_file():
             warnings.warn(f"the checkpoint has no {_STATE}: loss and FOCA begin anew", stacklevel=2)
             path = None
-        kept = None if path is None else torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 - safe
-        self.hosted.begin(kept)
+        self.hosted.begin(None if path is None else _read_state(path))
 
     def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
         """A checkpoint was written."""

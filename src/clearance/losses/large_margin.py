@@ -46,7 +46,8 @@ class GammaQuantile:
 
     Args:
         quantile: In (0, 1): the share of distances that are smaller. 0.5 is their median.
-        batches: Steps over which it is averaged, at least 1; afterwards it is fixed.
+        batches: Steps over which it is averaged, at least 1; afterwards it is fixed. Of several processes each has its
+            own until then; it ends at their mean, which is not the quantile of the joint batch.
 
     >>> GammaQuantile(0.9).batches
     20
@@ -112,9 +113,10 @@ class LargeMarginLoss(Loss):
     min(1, g / f_l),    f_l = |layers| w_l / `max_slope`
 
     (f_l times the number of rivals with ``"sum"``, times the largest derivative of the gap in a logit with
-    ``"softmax"``). Then |dL_margin / dz_kj| <= `max_slope` / B for every logit j of every image k of B, n times that in
-    the steps that ``every=n`` leaves; cross-entropy's bound is 1 / B. Margins are met at the same distance as before,
-    and where g >= f_l the loss is the published one to the bit. The bound is our addition.
+    ``"softmax"``), with `eps` added to max(g, f_l) in place of g. Then |dL_margin / dz_kj| <= `max_slope` / B for every
+    logit j of every image k of B, n times that in the steps that ``every=n`` leaves; cross-entropy's bound is 1 / B.
+    Margins are met at the same distance as before, and where g >= f_l the loss is the published one to the bit. The
+    bound is our addition.
 
     Args:
         layers: ``"input"``, names of submodules, ``"features"``, ``"logits"``. The paper's MNIST networks

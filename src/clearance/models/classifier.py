@@ -62,6 +62,17 @@ def check_reducers(module: nn.Module) -> None:
             )
 
 
+def _check_reducer_around(model: nn.Module) -> None:
+    """Raise ValueError for a wrapper that looks for tensors in what a model returns, and finds none in `Outputs`."""
+    around = nn.parallel.DistributedDataParallel._get_active_ddp_module()
+    if around is not None and around.module is model and around.static_graph:
+        raise ValueError(
+            "a DistributedDataParallel with static_graph=True averages no gradients of a Classifier that is called "
+            "with `layers`; leave static_graph out, or put the loss into the wrapped module's forward "
+            "(docs/large_margin.md)."
+        )
+
+
 def _check_own(name: str, modules: dict[str, nn.Module]) -> None:
     """Raise ValueError for a layer that runs as a copy: the logits do not depend on its recorded activation."""
     parts = name.split(".")
@@ -222,8 +233,10 @@ class Classifier(nn.Module):
         if "input" in layers:
             images = images.detach().clone().requires_grad_()
             activations["input"] = images
-        if layers and torch.distributed.is_available() and torch.distributed.is_initialized():
-            check_reducers(self)
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            _check_reducer_around(self)
+            if layers:
+                check_reducers(self)
         hidden = [name for name in dict.fromkeys(layers) if name not in ("input", *ALWAYS)]
         with recorded_activations(self, hidden) as recorded:
             features = self.features(images)

@@ -48,8 +48,8 @@ class UntilHead(nn.Module):
         try:
             self.module(*inputs)
         except _HeadReached as signal:
-            tap, features = signal.args
-            if tap is not self.tap:  # of another cut module inside this one
+            place, features = signal.args
+            if place is not self.tap._place:  # of another cut module inside this one
                 raise
             return features
         raise RuntimeError("the forward pass ended without calling the head that was cut off.")
@@ -205,7 +205,7 @@ def _without_head(
 
 
 class _HeadReached(BaseException):
-    """Carries the tap and the head's input out of a forward pass, as its `args`.
+    """Carries the tap's place and the head's input out of a forward pass, as its `args`.
 
     Not an Exception, so that no ``except Exception`` inside the module catches it; without its own constructor,
     because torch.compile supports only the plain one.
@@ -221,9 +221,10 @@ class _Tap(nn.Module):
         for name, value in vars(head).items():
             if isinstance(value, int) and not name.startswith("_"):
                 setattr(self, name, value)
+        self._place = object()  # torch.export calls a copy of this module, with the same attributes
 
     def forward(self, features: Tensor, /) -> NoReturn:
-        raise _HeadReached(self, features)
+        raise _HeadReached(self._place, features)
 
 
 class _Passed(_Tap):
