@@ -30,7 +30,7 @@ from timing import seconds
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from clearance.audits.co_adaptation import head_training
+from clearance.audits._heads import head_training
 from clearance.heads import MLP, HeadStack, HeadTraining, train_heads
 
 CLASSES = 10

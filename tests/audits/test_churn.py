@@ -9,8 +9,8 @@ from torch import nn
 
 from audits.draws import partial_sets
 from clearance.audits import Churn
+from clearance.audits._heads import head_training
 from clearance.audits.churn import disagreements
-from clearance.audits.co_adaptation import head_training
 from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP, HeadStack
 from clearance.models import Classifier

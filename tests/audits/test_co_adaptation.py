@@ -12,7 +12,7 @@ from torch import nn
 from audits.draws import partial_sets
 from audits.pixel_world import SEED, WORLD
 from clearance.audits import CoAdaptation
-from clearance.audits.co_adaptation import head_training
+from clearance.audits._heads import head_training
 from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP, HeadStack
 from clearance.models import Classifier

@@ -7,8 +7,8 @@ from torch.func import functional_call, grad, vmap
 
 from audits.draws import partial_sets
 from audits.pixel_world import AUDIT, SEED, by_key
+from clearance.audits._heads import head_training
 from clearance.audits.calibration import fitted_temperature
-from clearance.audits.co_adaptation import head_training
 from clearance.audits.geodesic import METRICS, fisher_rows
 from clearance.heads import MLP, HeadStack
 from clearance.research import generator
