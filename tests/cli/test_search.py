@@ -11,6 +11,12 @@ from clearance.experiments.search import Trial
 from cli.terminal import run
 
 
+def printed(shown):
+    """The recipe file in what the command shows."""
+    (text,) = re.findall(r"^Chosen settings.*\n((?:.*\n)+)", shown, re.MULTILINE)
+    return text
+
+
 def test_what_was_chosen_is_printed_as_a_recipe_takes_it(monkeypatch, tmp_path):
     asked = []
 
@@ -24,16 +30,27 @@ def test_what_was_chosen_is_printed_as_a_recipe_takes_it(monkeypatch, tmp_path):
 
     monkeypatch.setattr(search, "search_settings", trials)
     status, shown, _ = run(
-        "search", "--methods", "plain,foca", "--model", "tiny-cnn", "--out", str(tmp_path / "found")
+        "search",
+        "--methods",
+        "plain,foca",
+        "--model",
+        "tiny-cnn",
+        "--epochs",
+        "7",
+        "--out",
+        str(tmp_path / "found"),
     )
     assert status == 0
     assert asked[0].model == "tiny-cnn"
-    (text,) = re.findall(r"^methods:\n(?:  .*\n)+", shown, re.MULTILINE)
+    text = printed(shown)
     assert yaml.safe_load(text) == {
-        "methods": {"plain": {"lr": 0.025}, "foca": {"lr": 0.025, "per_class": 3}}
-    }
+        "model": "tiny-cnn", "epochs": 7,
+        "methods": {"plain": {"lr": 0.025}, "foca": {"lr": 0.025, "per_class": 3}},
+    }  # fmt: skip
     (tmp_path / "mine.yaml").write_text(text, "utf-8")
-    methods = read_recipe(tmp_path / "mine.yaml").methods
+    found = read_recipe(tmp_path / "mine.yaml")
+    assert (found.model, found.epochs) == ("tiny-cnn", 7)
+    methods = found.methods
     assert (methods["foca"].lr, methods["foca"].per_class, methods["foca"].way) == (0.025, 3, "foca")
 
 
@@ -49,7 +66,7 @@ def test_what_the_caller_changed_is_printed_too(monkeypatch, tmp_path):
     monkeypatch.setattr(search, "search_settings", trials)
     status, shown, _ = run("search", "--recipe", str(given), "--out", str(tmp_path / "found"))
     assert status == 0
-    (text,) = re.findall(r"^methods:\n(?:  .*\n)+", shown, re.MULTILINE)
+    text = printed(shown)
     (tmp_path / "chosen.yaml").write_text("dataset: digits\n" + text, "utf-8")
     before, after = read_recipe(given).methods, read_recipe(tmp_path / "chosen.yaml").methods
     assert after == {name: replace(method, lr=0.2) for name, method in before.items()}

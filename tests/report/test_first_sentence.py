@@ -284,6 +284,26 @@ def test_without_rebuilt_layers_the_own_errors_are_said():
     assert said(report) == "Of the test images, a is wrong on 10.0 % and b is wrong on 10.0 %."
 
 
+@pytest.mark.parametrize(
+    ("errors", "end"),
+    [
+        ({"a": [0.1, 0.11, 0.09], "b": [0.1, 0.09, 0.11]}, "b is wrong on 10.0 %; 3 seeds do not separate it from a."),
+        ({"a": [0.1, 0.11, 0.09], "b": [0.2, 0.21, 0.19]}, "b is wrong on 20.0 %. b differs significantly from a."),
+    ],
+)  # fmt: skip
+def test_whether_own_errors_differ_is_said(errors, end):
+    def own(value):
+        context = {"split": "test"}
+        return Measurement("accuracy", "error", value, "fraction", 50, better="lower", context=context)
+
+    records = [
+        Record("digits", method, seed, own(value))
+        for method, values in errors.items()
+        for seed, value in enumerate(values)
+    ]
+    assert said(Report({}, {}, "", "", records=tuple(records))).endswith(end)
+
+
 @pytest.mark.parametrize("word", ["co-adapt", "epoch", "logit", "cdnv", "extractor", "feature", " head"])
 def test_no_term_of_art_on_the_first_screen(comparison, word):
     words = first_screen(Findings(comparison, "digits"))

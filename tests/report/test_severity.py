@@ -183,6 +183,20 @@ def test_a_class_or_slice_that_lies_behind(kind, name, title, low, severity):
     assert severity_of(title, *found) == severity
 
 
+def test_a_slice_of_a_few_images_lies_behind_only_in_the_table():
+    """One wrong image is 0 % of its slice."""
+
+    def behind(group, low, n):
+        context = {"slice": group}
+        return [
+            measured("performance", "accuracy", 0.0, 0.0, 0.8, n=n, split="test", **context),
+            measured("performance", "behind", low + 0.1, low, low + 0.2, n=n, split="test", **context),
+        ]
+
+    assert severity_of("Worst slice", *behind("Leica", 0.12, n=1), *behind("Nikon", -0.1, n=80)) == "fine"
+    assert severity_of("Worst slice", *behind("Leica", 0.12, n=6), *behind("Nikon", -0.1, n=80)) == "problem"
+
+
 @pytest.mark.parametrize(
     ("sizes", "todo"),
     [

@@ -140,14 +140,20 @@ def _saved(trials: "list[Trial]", out: str) -> str:
 
 
 def _as_yaml(trials: "list[Trial]", recipe: "Recipe", criterion: str) -> str:
-    """The chosen settings in a recipe file's form: changes to Clearance's methods, and whole methods of the caller."""
+    """The chosen settings in a recipe file's form: changes to Clearance's recipe, and whole methods of the caller."""
     import yaml
 
     from clearance.experiments.method import Method
     from clearance.experiments.recipe import to_tree, tuned_recipe
     from clearance.experiments.search import best_trial
 
-    known, unset = tuned_recipe(recipe.dataset).methods, to_tree(Method())
+    tuned, unset = tuned_recipe(recipe.dataset), to_tree(Method())
+    known, as_tuned = tuned.methods, to_tree(tuned)
+    training = {
+        key: value
+        for key, value in to_tree(recipe).items()
+        if key not in NOT_OF_TRAINING and value != as_tuned[key]
+    }
     chosen: dict[str, dict[str, Any]] = {}
     for name, method in recipe.methods.items():
         found = best_trial(trials, name, criterion)
@@ -155,7 +161,10 @@ def _as_yaml(trials: "list[Trial]", recipe: "Recipe", criterion: str) -> str:
         given = {} if method == known.get(name) else {"base": "none", **own}
         per_class = {"per_class": found.per_class} if method.way == "foca" else {}
         chosen[name] = {**given, "lr": found.lr, **per_class}
-    return yaml.safe_dump({"methods": chosen}, sort_keys=False).rstrip()
+    return yaml.safe_dump({**training, "methods": chosen}, sort_keys=False).rstrip()
+
+
+NOT_OF_TRAINING = ("dataset", "root", "size", "seeds", "audits", "audit_settings", "methods")
 
 
 def _table(trials: "list[Trial]", methods: list[str]) -> "Table":

@@ -170,7 +170,23 @@ def _own_sentence(findings: Findings) -> Markup:
         Markup("{} is wrong on {}").format(strong(method), data(row.value, "fraction"))
         for method, row in found.items()
     ]
-    return Markup("Of the test images, ") + listed(parts) + Markup(".")
+    return Markup("Of the test images, ") + listed(parts) + _apart(findings, [*found][1:])
+
+
+def _apart(findings: Findings, others: list[str]) -> Markup:
+    """Which of the others' errors differ from the first method's, as the end of a sentence; a full stop if untested."""
+    rows = {
+        name: findings.row("difference", "accuracy", "error", method=name, split="test") for name in others
+    }
+    outcomes = {name: claimed(row) for name, row in rows.items() if row is not None and row.seeds > 1}
+    if not outcomes:
+        return Markup(".")
+    if apart := [strong(name) for name, outcome in outcomes.items() if outcome in ("better", "worse")]:
+        verb = "differs" if len(apart) == 1 else "differ"
+        return Markup(". {} {} significantly from {}.").format(listed(apart), verb, strong(findings.baseline))
+    return Markup("; {} seeds do not separate {} from {}.").format(
+        data(findings.seeds, "count"), "it" if len(others) == 1 else "any", strong(findings.baseline)
+    )
 
 
 def _pairs(found: dict[str, SummaryRow], order: list[str]) -> list[Markup]:

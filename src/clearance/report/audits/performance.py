@@ -27,11 +27,13 @@ from clearance.report.tables import NONE, Compact, Line, mean, number
 
 AUDIT = "performance"
 GROUPS = {"class": ("recall", "Worst class", "classes"), "slice": ("accuracy", "Worst slice", "slices")}
+FEWEST = 6  # images of a class or slice that is said to lie behind; fewer stand in the table alone
 MOST_CLASSES = 20  # of a confusion matrix with its numbers; larger ones are drawn
 WHAT = (
     "Recall is the share of a class's images that are called so; precision the share of the images that are called so "
     "and are of the class. Behind is the accuracy of all other images minus that of these, in points; its intervals "
-    "hold for all lines together. The first lines are those that lie behind most clearly."
+    "are widened to hold for all lines together, roughly so for a few images. The first lines are those that lie "
+    "behind most clearly."
 )
 
 
@@ -41,7 +43,7 @@ def _worst(findings: Findings) -> list[Finding]:
 
 def _worst_of(findings: Findings, kind: str) -> Finding | None:
     """The class or slice that lies behind most clearly, and how many more do."""
-    rows = _behind(findings, kind)
+    rows = [row for row in _behind(findings, kind) if row.n is None or row.n >= FEWEST]
     if not rows:
         return None
     name, title, groups = GROUPS[kind]
