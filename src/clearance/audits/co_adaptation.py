@@ -18,7 +18,7 @@ from clearance.audits._samples import PartialSets, partial_sets
 from clearance.data import StoredImageSet
 from clearance.geometry.nearest import class_means, nearest_class_mean, nearest_neighbour
 from clearance.heads import HeadStack, train_heads
-from clearance.vocabulary import Measurement, Scalar
+from clearance.vocabulary import Better, Measurement, Scalar
 
 PIXEL_HEADS = ("nearest pixel", "class mean, pixels")  # those that no model has a part in
 FITTED_UP_TO = 100  # images up to which a head must fit its own images, or is counted
@@ -171,14 +171,17 @@ def _measurements(found: HeadErrors, own_error: float) -> list[Measurement]:
     error = float(found.errors.mean())
     spread = float(found.errors.std()) if repetitions > 1 else None
 
-    def measured(name: str, value: float, unit: str, spread: float | None = None) -> Measurement:
+    def measured(
+        name: str, value: float, unit: str, spread: float | None = None, better: Better = "lower"
+    ) -> Measurement:
         return Measurement(
-            CoAdaptation.name, name, value, unit, repetitions, spread, better="lower", context=context
+            CoAdaptation.name, name, value, unit, repetitions, spread, better=better, context=context
         )
 
     measurements = [measured("error", error, "fraction", spread)]
     if found.head not in PIXEL_HEADS:
-        measurements.append(measured("gap", error - own_error, "fraction", spread))
+        # near 0 is best: far below, the network's own last layers are worse than new ones
+        measurements.append(measured("gap", error - own_error, "fraction", spread, better="neither"))
     if found.head in ("retrained", "linear"):
         measurements.append(measured("diverged_heads", found.diverged, "count"))
     if found.unfitted is not None:
