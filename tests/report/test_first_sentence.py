@@ -328,3 +328,9 @@ def test_rebuilt_layers_that_gave_no_answer_under_one_seed_are_a_mean():
     more = tuple(Record("digits", "foca", seed, one) for seed, one in enumerate(bad))
     (line,) = said(replace(report, records=(*report.records, *more)), "failures")
     assert "1 failed to train on average over 3 seeds; they count as guessing." in line
+
+
+def test_a_page_of_a_sweep_says_which_value_it_is_about():
+    swept = replace(report_of(CLEAR), recipe={"sweep": {"field": "lr", "values": [0.1, 0.2], "shown": 0.2}})
+    assert said(swept, "paragraph").startswith("All of this is at lr 0.2, one of 2 values.")
+    assert "All of this" not in said(report_of(CLEAR), "paragraph")

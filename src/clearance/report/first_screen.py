@@ -16,6 +16,7 @@ from clearance.report.audits.co_adaptation import DEEPER
 from clearance.report.findings import FEW, Findings, claimed
 from clearance.report.names import head_name, listed, strong
 from clearance.report.numbers import data
+from clearance.report.sweep import at_value
 
 WHAT_WE_DID = (
     "We froze each trained network, discarded its last layers and trained new ones on a few images. "
@@ -54,7 +55,9 @@ def first_screen(findings: Findings) -> FirstScreen:
     few = findings.head is not None and findings.fewest is not None
     return FirstScreen(
         sentence=_few_sentence(findings) if few else _own_sentence(findings),
-        paragraph=_paragraph(findings, few),
+        paragraph=Markup(" ").join(
+            text for text in (at_value(findings.report), _paragraph(findings, few)) if text
+        ),
         also=Markup(" ").join(
             [*_open(findings), *_rivals(findings), *_other_heads(findings), *_later_cut(findings)]
             if few

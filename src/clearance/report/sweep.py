@@ -11,7 +11,7 @@ from clearance.records.store import Report
 from clearance.report.audit_page import Row, Section
 from clearance.report.drawing import bands
 from clearance.report.findings import Findings
-from clearance.report.numbers import exact
+from clearance.report.numbers import data, exact
 from clearance.report.over_seeds import bars, is_summary, rows_of, stored, summary_exhibit, with_interval
 from clearance.report.pictures import Picture, picture
 from clearance.vocabulary import Scalar
@@ -61,6 +61,19 @@ def swept(report: Report) -> Swept | None:
     """
     stored = report.recipe.get(SWEEP)
     return None if stored is None else Swept(stored["field"], tuple(stored["values"]), stored["shown"])
+
+
+def at_value(report: Report) -> Markup:
+    """That a page is about one value of a sweep, in a sentence; empty for any other report.
+
+    >>> str(at_value(Report({"sweep": {"field": "lr", "values": [0.1, 0.2], "shown": 0.2}}, {}, "", "")).striptags())
+    'All of this is at lr 0.2, one of 2 values.'
+    """
+    found = swept(report)
+    if found is None:
+        return Markup("")
+    count = data(len(found.values), "count")
+    return Markup("All of this is at {} {}, one of {} values.").format(found.field, exact(found.shown), count)
 
 
 def at_shown(report: Report) -> Report:

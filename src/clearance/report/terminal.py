@@ -15,7 +15,7 @@ from clearance.report.findings import Findings, datasets
 from clearance.report.first_screen import failures, first_screen
 from clearance.report.names import model_name
 from clearance.report.numbers import half_width, printed
-from clearance.report.sweep import at_shown, swept
+from clearance.report.sweep import at_shown, at_value
 from clearance.report.tables import Overview, overview
 
 WIDTH = 96  # characters: what a terminal holds
@@ -79,13 +79,8 @@ def beside(findings: Findings) -> list[str]:
     >>> beside(Findings(Report({"sweep": {"field": "lr", "values": [0.1, 0.2], "shown": 0.2}}, {}, "", ""), "digits"))
     ['All of this is at lr 0.2, one of 2 values.']
     """
-    found = swept(findings.report)
-    at = (
-        [f"All of this is at {found.field} {found.shown:g}, one of {len(found.values)} values."]
-        if found
-        else []
-    )
-    return [*at, *(text.striptags() for text in failures(findings))]
+    said = (at_value(findings.report), *failures(findings))
+    return [text.striptags() for text in said if text]
 
 
 def _name(line: Overview) -> str:
