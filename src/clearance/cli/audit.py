@@ -143,7 +143,8 @@ class AuditCommand:
             may have no image there.
         split: A file that divides the images of --train into training and held-out ones: a CSV file with file names
             and a column "split", or numbers of images in .pt, .npz, .npy or .txt. A single list names the training
-            images, or the held-out ones if the file's name says test or val.
+            images, or the held-out ones if the file's name says test or val. With --test, its held-out images are not
+            used.
         unknown: Out-of-distribution images: folder:PATH (without labels), npz:PATH or the name of a dataset.
         size: Side of the square input in pixels (default: from the model's pretrained_cfg, else unchanged).
         crop: The share of the short side that is kept, for example 0.875 (default: from pretrained_cfg, else 1).
