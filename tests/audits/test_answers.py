@@ -47,6 +47,12 @@ def value(findings, name="robust_accuracy"):
     return next(m.value for m in findings.measurements if m.name == name)
 
 
+def reasons(findings):
+    """Why the verdict is in doubt."""
+    (alarms,) = [one for one in findings.exhibits if one.name == "alarms"]
+    return alarms.columns["reason"]
+
+
 class TestRefused:
     @pytest.mark.parametrize("audit", [MinimalPerturbation(), BoundaryDistance()])
     @pytest.mark.parametrize(
@@ -128,9 +134,7 @@ class TestLogitsThatAreNoNumbers:
 
         found = audited(Classifier(network().extractor, Head()).eval())
         assert value(found) == 0
-        (alarms,) = [one for one in found.exhibits if one.name == "alarms"]
-        assert any("not finite before any attack" in reason for reason in alarms.columns["reason"])
-        assert "nothing seen speaks against it" not in found.exhibits[0].caption
+        assert any("not finite before any attack" in reason for reason in reasons(found))
 
 
 class Decoy(nn.Module):
@@ -234,7 +238,7 @@ def test_a_class_that_is_masked_by_a_large_number_hides_no_chance():
             return torch.cat([logits, torch.full_like(logits[:, :2], -1e9)], dim=1)
 
     model = Classifier(network().extractor, Masked()).eval()
-    assert "the answers are random" in audited(model).exhibits[0].caption
+    assert any("the answers are random" in reason for reason in reasons(audited(model)))
     with pytest.raises(ValueError, match="the model must give the same logits every time"):
         MinimalPerturbation(images=9)(model, digits()[0], some())
 
@@ -246,7 +250,7 @@ def test_random_answers_get_an_alarm_and_no_credit(changed):
     model = with_extractor(Changed(after=changed))
     settings: Any = {"epsilon": 0.05, "steps": 10, "queries": 200}
     found = audited(model, some(6), **settings)
-    assert "the answers are random" in found.exhibits[0].caption
+    assert any("the answers are random" in reason for reason in reasons(found))
     assert value(found, "alarms") >= 1
     still = value(audited(network(), some(6), **settings))
     assert 0 < value(found) <= still + 0.02  # chance is no defence

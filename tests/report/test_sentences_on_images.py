@@ -205,7 +205,9 @@ def test_where_corruptions_were_tried_on_a_part_of_the_images_the_part_is_named(
     )
     found = {one.title: one for one in all_findings(Findings(whole, "digits"))}
     words = " ".join(found["Corruptions"].said.striptags().split())
-    assert "4.0 % (3.0 to 5.0 %) without, on 200 of the 540 test images. The mild" in words
+    assert (
+        "4.0 % (3.0 to 5.0 %) without, on 200 of the 540 test images, the same number of each class" in words
+    )
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ class LinearProbe(Audit):
 
     Misleads: it says what a linear layer gains, not what training the whole network further would.
 
+    >>> from torch import nn
     >>> from clearance.data import gaussian_images
     >>> from clearance.models import Classifier
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)

@@ -62,6 +62,7 @@ class NeuralCollapse(Audit):
     is not a better collapse, it means that classes share directions. The number ``nc3`` of the model's own head
     depends on weight decay; that of fresh heads on how far they are trained.
 
+    >>> from torch import nn
     >>> from clearance.data import gaussian_images
     >>> from clearance.models import Classifier
     >>> train, test = gaussian_images(per_class=20, seed=0), gaussian_images(per_class=20, seed=1)
