@@ -58,9 +58,8 @@ def sets_findings(findings: Findings) -> list[Finding]:
         return [Finding("Sets", "problem", above + said, todo)]
     todo = f"The list: {table_of(findings, AUDIT, 'odd_images')}." if _odd(findings) else ""
     severity: Severity = "problem" if _many_lost(findings) else "information"
-    if difference.high is not None and difference.high < -MEMORISED:
-        low, high = difference.low or 0.0, difference.high
-        less = replace(difference, value=-difference.value, low=-high, high=-low)
+    if difference.low is not None and difference.high is not None and difference.high < -MEMORISED:
+        less = replace(difference, value=-difference.value, low=-difference.high, high=-difference.low)
         below = Markup("The error on test is above that on train by {}. ").format(points_with_ends(less))
         better = "If test images matter more: more training images, augmentation or weight decay."
         return [Finding("Sets", severity, below + said, f"{better} {todo}".rstrip())]
