@@ -1,13 +1,15 @@
 """The search for learning rates, the same for every method: by own-head error on a quarter of the training images.
 
-Five learning rates a factor 2 apart, and further ones while the best stands at an edge; the test set is not read. What
-was chosen is written into ``learning_rates.toml`` by hand, from which the studies take it.
+Learning rates a factor 2 apart, five on most datasets, and further ones while the best stands at an edge; on CIFAR-100
+with two values of one more setting of every loss. The test set is not read. What was chosen is written into ``learning_rates.toml`` by hand, from which the studies take it.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
 from clearance.research import Recipe
+from papers.engine.catalogue import with_settings
 from papers.engine.rate_search import search_rates
 from papers.engine.study import StudyRequest
 from papers.wan_2018.combinations import PER_CLASS, combinations_recipe
@@ -26,7 +28,7 @@ def searched_recipes(
     """
     varied = PROTOCOLS[dataset]
     count = varied.search_seeds if seeds is None else seeds
-    recipes: dict[Condition, Recipe] = {"all": base_recipe(dataset, root, count)}
+    recipes: dict[Condition, Recipe] = {"all": _with_second(base_recipe(dataset, root, count))}
     if dataset in PLANE_STEPS:
         recipes["plane"] = plane_recipe(dataset, root, count)
     if dataset == "digits":
@@ -34,6 +36,15 @@ def searched_recipes(
     if varied.search_steps is not None:
         recipes = {name: paced(recipe, varied.search_steps) for name, recipe in recipes.items()}
     return recipes
+
+
+def _with_second(recipe: Recipe) -> Recipe:
+    """The recipe, and each method that has a second setting also with that."""
+    methods = dict(recipe.methods)
+    for name, settings in PROTOCOLS[recipe.dataset].search_settings.items():
+        words = ", ".join(f"{key} {value:g}" for key, value in settings.items())
+        methods[f"{name}, {words}"] = with_settings(recipe.methods[name], settings)
+    return dataclasses.replace(recipe, methods=methods)
 
 
 def run(request: StudyRequest) -> Path:
@@ -46,4 +57,5 @@ def run(request: StudyRequest) -> Path:
         NoDataError: If the dataset's files are not there.
     """
     recipes = searched_recipes(request.dataset, request.root, request.seeds)
-    return search_rates(recipes, WIDENINGS, request, PER_CLASS)
+    factors = PROTOCOLS[request.dataset].search_factors
+    return search_rates(recipes, WIDENINGS, request, PER_CLASS, factors)

@@ -10,7 +10,7 @@ from clearance import Method
 from clearance.experiments.catalogue import MODELS, resolve
 from clearance.experiments.saved import empty_model
 from clearance.models import convnet32, vgg16
-from clearance.models.extractors.convnet32 import small_convnet32
+from clearance.models.extractors.convnet32 import averaged_convnet32, small_convnet32
 
 CONVNET32 = ((64, 64), (128, 128), (256, 256))
 SMALL_CONVNET32 = ((32,), (64, 64), (128,))
@@ -19,6 +19,7 @@ VGG16 = ((64, 64), (128, 128), (256,) * 3, (512,) * 3, (512,) * 3)
 EXTRACTORS = {
     "convnet32": (convnet32, CONVNET32, 4096),
     "small-convnet32": (small_convnet32, SMALL_CONVNET32, 2048),
+    "averaged-convnet32": (averaged_convnet32, SMALL_CONVNET32, 128),
     "vgg16": (vgg16, VGG16, 512),
 }
 
@@ -47,7 +48,7 @@ def test_sizes_are_those_of_the_architecture(case, channels, norm):
     convolutions = sum(len(stage) for stage in stages)
     assert kinds.count(nn.Conv2d) == kinds.count(nn.ReLU) == convolutions
     assert kinds.count(nn.BatchNorm2d) == (convolutions if norm == "batch" else 0)
-    assert kinds.count(nn.MaxPool2d) == len(stages)
+    assert kinds.count(nn.MaxPool2d) + kinds.count(nn.AdaptiveAvgPool2d) == len(stages)
 
 
 def test_vgg16_has_the_published_number_of_parameters():

@@ -70,6 +70,10 @@ MODELS = {
         "clearance.models.extractors.convnet32:small_convnet32",
         "four convolutions of half as many maps, for 32x32 images on a CPU; 2,048 features",
     ),
+    "averaged-convnet32": Entry(
+        "clearance.models.extractors.convnet32:averaged_convnet32",
+        "small-convnet32 with an average over each map at the end; 128 features",
+    ),
     "large-margin-cnn": Entry(
         "clearance.models.extractors.large_margin_cnn:large_margin_cnn",
         "two 5x5 convolutions and a layer of 512 features, the MNIST network of Elsayed et al. (2018)",

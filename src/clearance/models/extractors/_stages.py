@@ -35,10 +35,12 @@ def check_halved_twice(extractor: str, channels: int, size: int, norm: str, leas
         )
 
 
-def convolution_stages(channels: int, stages: Sequence[Sequence[int]], norm: str) -> nn.Sequential:
+def convolution_stages(
+    channels: int, stages: Sequence[Sequence[int]], norm: str, averaged: bool = False
+) -> nn.Sequential:
     """For each stage 3 x 3 convolutions with ReLU, one for each number of maps, then 2 x 2 max pooling.
 
-    The end is flattened.
+    The end is flattened. With `averaged` the last pooling is an average over the whole map.
     """
     layers: list[nn.Module] = []
     maps_in = channels
@@ -47,6 +49,8 @@ def convolution_stages(channels: int, stages: Sequence[Sequence[int]], norm: str
             layers += convolution(maps_in, maps, norm)
             maps_in = maps
         layers.append(nn.MaxPool2d(2))
+    if averaged:
+        layers[-1] = nn.AdaptiveAvgPool2d(1)
     return nn.Sequential(*layers, nn.Flatten())
 
 
