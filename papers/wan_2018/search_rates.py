@@ -1,7 +1,8 @@
 """The search for learning rates, the same for every method: by own-head error on a quarter of the training images.
 
 Learning rates a factor 2 apart, five on most datasets, and further ones while the best stands at an edge; on CIFAR-100
-with two values of one more setting of every loss. The test set is not read. What was chosen is written into ``learning_rates.toml`` by hand, from which the studies take it.
+with two values of one more setting of every loss. The test set is not read. What was chosen is written into
+``learning_rates.toml`` by hand, from which the studies take it.
 """
 
 import dataclasses
