@@ -10,11 +10,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clearance.research import Recipe
-from papers.engine.catalogue import with_settings
+from papers.engine.catalogue import paper_recipe, with_settings
 from papers.engine.rate_search import search_rates
 from papers.engine.study import StudyRequest
 from papers.wan_2018.combinations import PER_CLASS, combinations_recipe
-from papers.wan_2018.protocol import PLANE_STEPS, PROTOCOLS, Condition, base_recipe, paced, plane_recipe
+from papers.wan_2018.protocol import (
+    PAPER,
+    PLANE_STEPS,
+    PROTOCOLS,
+    Condition,
+    base_recipe,
+    paced,
+    plane_recipe,
+)
 
 WIDENINGS = 3
 
@@ -24,12 +32,17 @@ def searched_recipes(
 ) -> Mapping[Condition, Recipe]:
     """The recipe that is searched for each condition, with the learning rates chosen before in the middle.
 
+    On CIFAR-100 those of the recipe are there instead.
+
     >>> list(searched_recipes("digits")), list(searched_recipes("cifar10"))
     (['all', 'plane', 'combinations'], ['all'])
     """
     varied = PROTOCOLS[dataset]
     count = varied.search_seeds if seeds is None else seeds
-    recipes: dict[Condition, Recipe] = {"all": _with_second(base_recipe(dataset, root, count))}
+    start = base_recipe(dataset, root, count)
+    if varied.search_settings:
+        start = _both(paper_recipe(PAPER, dataset, root, count))  # what was chosen has one of the two values
+    recipes: dict[Condition, Recipe] = {"all": start}
     if dataset in PLANE_STEPS:
         recipes["plane"] = plane_recipe(dataset, root, count)
     if dataset == "digits":
@@ -39,8 +52,8 @@ def searched_recipes(
     return recipes
 
 
-def _with_second(recipe: Recipe) -> Recipe:
-    """The recipe, and each method that has a second setting also with that."""
+def _both(recipe: Recipe) -> Recipe:
+    """Every method of a recipe with its own value of a setting, and with the second."""
     methods = dict(recipe.methods)
     for name, settings in PROTOCOLS[recipe.dataset].search_settings.items():
         words = ", ".join(f"{key} {value:g}" for key, value in settings.items())

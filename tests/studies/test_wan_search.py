@@ -1,5 +1,6 @@
 """The search and the combinations of the L-GM studies: what is tried, what is combined, what their files say."""
 
+import csv
 import dataclasses
 import tomllib
 
@@ -15,9 +16,10 @@ from clearance.records import Record
 from clearance.training import Limits, fit
 from clearance.vocabulary import Measurement
 from papers.engine import rate_search
-from papers.engine.catalogue import learning_rates
+from papers.engine.catalogue import learning_rates, paper_recipe, with_settings
 from papers.engine.reproduce import reproduce
 from papers.engine.study import NoDataError, StudyRequest
+from papers.engine.verify import ROOT
 from papers.wan_2018 import combinations, protocol, search_rates, search_settings
 from studies.small_runs import cells, grids_here, interval, number, stored, with_changes
 
@@ -77,6 +79,30 @@ class TestSearch:
     def test_without_files_nothing_is_searched(self, tmp_path):
         with pytest.raises(NoDataError, match="needs the files of mnist"):
             search_rates.run(StudyRequest(tmp_path, dataset="mnist"))
+
+    def test_on_cifar100_every_method_is_tried_with_two_values_of_one_setting(self):
+        (searched,) = search_rates.searched_recipes("cifar100").values()
+        second = protocol.PROTOCOLS["cifar100"].search_settings
+        own = paper_recipe("wan_2018", "cifar100").methods
+        assert list(second) == list(own)
+        for name, settings in second.items():
+            ((key, value),) = settings.items()
+            before, after = searched.methods[name], searched.methods[f"{name}, {key} {value:g}"]
+            assert before == own[name]
+            assert after != before
+            assert after == with_settings(before, {key: value})
+        assert len(searched.methods) == 2 * len(own)
+
+    def test_what_studies_of_cifar100_use_is_the_best_of_the_committed_trials(self):
+        with (ROOT / "wan_2018/results/search/cifar100-all.csv").open(encoding="utf-8") as file:
+            trials = list(csv.DictReader(file))
+        second = protocol.PROTOCOLS["cifar100"].search_settings
+        for name, method in protocol.base_recipe("cifar100").methods.items():
+            own = [trial for trial in trials if trial["method"].split(", ")[0] == name]
+            best = min(own, key=lambda trial: float(trial["own_error"]))
+            settings = second[name] if "," in best["method"] else {}
+            start = paper_recipe("wan_2018", "cifar100").methods[name]
+            assert method == with_settings(start, {"lr": float(best["lr"]), **settings}), name
 
     def test_the_rates_that_were_chosen_name_methods_that_are_there(self):
         for dataset in protocol.PROTOCOLS:
