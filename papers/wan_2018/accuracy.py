@@ -1,9 +1,10 @@
 """Errors of every loss on clean test images, next to the paper's table where it is known, and its probabilities."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
-from clearance.research import Report
+from clearance.research import Report, Scalar
 from papers.engine.judging import MINIMUM_SEEDS
 from papers.engine.ledger import JudgedStudy, TableRow
 from papers.engine.study import StudyRequest, data_if_there, run_conditions
@@ -94,6 +95,7 @@ def _fit(name: str, whose: str) -> Column:
 SETTING = "augmented"
 ALLOWED = 0.002  # more error than softmax that a better likelihood may cost: two tenths of a point
 HEADS = {False: "test error", True: "test error, trained with crop and mirror"}
+FIT_HEADS = {False: "", True: ", trained with crop and mirror"}
 
 
 def run(request: StudyRequest) -> Path:
@@ -140,7 +142,29 @@ def sections(report: Report, dataset: str) -> list[str]:
         "decide nothing.",
         "\n".join(lines),
         *margin_note(report, columns),
-        *(probability_sections(report, dataset) if len(shown) == 1 else ()),
+        *(
+            probability_sections(report, dataset)
+            if len(shown) == 1
+            else _fit_sections(report, shown, dataset)
+        ),
+    ]
+
+
+def _fit_sections(report: Report, shown: Sequence[Scalar], dataset: str) -> list[str]:
+    """How well networks fit their training images, under each condition, and how far learned means are off."""
+    settings: list[tuple[str, dict[str, Scalar]]] = [(FIT_HEADS[bool(one)], {SETTING: one}) for one in shown]
+    errors = [TableRow("", "accuracy", "error", context={"split": "train"} | one) for _, one in settings]
+    offsets = [dataclasses.replace(OFFSET, context={**OFFSET.context, **one}) for _, one in settings]
+    columns = [
+        Column(f"{name}{where}", quantity, judged=False)
+        for name, quantities in (("training error", errors), ("offset of the means", offsets))
+        for (where, _), quantity in zip(settings, quantities, strict=True)
+    ]
+    return [
+        "## Training images, and how far learned means are from those of their classes",
+        "The offset is the part of the squared distance of training features to their learned mean that is the "
+        "distance of that mean from the class's own.",
+        method_table(report, columns, dataset),
     ]
 
 

@@ -39,9 +39,10 @@ def searched_recipes(
     """
     varied = PROTOCOLS[dataset]
     count = varied.search_seeds if seeds is None else seeds
-    start = base_recipe(dataset, root, count)
-    if varied.search_settings:
-        start = _both(paper_recipe(PAPER, dataset, root, count))  # what was chosen has one of the two values
+    if varied.search_settings:  # those chosen before already have one of the two values
+        start = _with_second_settings(paper_recipe(PAPER, dataset, root, count))
+    else:
+        start = base_recipe(dataset, root, count)
     recipes: dict[Condition, Recipe] = {"all": start}
     if dataset in PLANE_STEPS:
         recipes["plane"] = plane_recipe(dataset, root, count)
@@ -52,7 +53,7 @@ def searched_recipes(
     return recipes
 
 
-def _both(recipe: Recipe) -> Recipe:
+def _with_second_settings(recipe: Recipe) -> Recipe:
     """Every method of a recipe with its own value of a setting, and with the second."""
     methods = dict(recipe.methods)
     for name, settings in PROTOCOLS[recipe.dataset].search_settings.items():

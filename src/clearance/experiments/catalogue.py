@@ -72,7 +72,7 @@ MODELS = {
     ),
     "averaged-convnet32": Entry(
         "clearance.models.extractors.convnet32:averaged_convnet32",
-        "small-convnet32 with an average over each map at the end; 128 features",
+        "small-convnet32 with an average over each map in place of the last pooling; 128 features",
     ),
     "large-margin-cnn": Entry(
         "clearance.models.extractors.large_margin_cnn:large_margin_cnn",

@@ -40,17 +40,16 @@ def convolution_stages(
 ) -> nn.Sequential:
     """For each stage 3 x 3 convolutions with ReLU, one for each number of maps, then 2 x 2 max pooling.
 
-    The end is flattened. With `averaged` the last pooling is an average over the whole map.
+    With `averaged` the last pooling is an average over the whole map. The end is flattened.
     """
     layers: list[nn.Module] = []
     maps_in = channels
-    for stage in stages:
+    for number, stage in enumerate(stages, start=1):
         for maps in stage:
             layers += convolution(maps_in, maps, norm)
             maps_in = maps
-        layers.append(nn.MaxPool2d(2))
-    if averaged:
-        layers[-1] = nn.AdaptiveAvgPool2d(1)
+        last = number == len(stages)
+        layers.append(nn.AdaptiveAvgPool2d(1) if averaged and last else nn.MaxPool2d(2))
     return nn.Sequential(*layers, nn.Flatten())
 
 

@@ -1,4 +1,4 @@
-"""A plain convolutional extractor for 32 x 32 images that ends at 4,096 features."""
+"""Plain convolutional extractors for 32 x 32 images, of three stages."""
 
 from typing import Literal
 
@@ -54,8 +54,9 @@ def small_convnet32(channels: int, size: int, norm: Literal["none", "batch"] = "
 def averaged_convnet32(channels: int, size: int, norm: Literal["none", "batch"] = "none") -> nn.Sequential:
     """:func:`small_convnet32` with an average over each map in place of the last pooling: 128 features, none below 0.
 
-    As many multiply-adds. The network that Wan et al. (2018) train on CIFAR-100, :func:`~clearance.models.convnet13`,
-    ends like this.
+    The network that Wan et al. (2018) train on CIFAR-100, :func:`~clearance.models.convnet13`, ends like this.
+
+    Misleading: features that are never negative are no Gaussian's. For a mixture put a linear layer behind them.
 
     >>> import torch
     >>> averaged_convnet32(3, 32)(torch.zeros(2, 3, 32, 32)).shape
