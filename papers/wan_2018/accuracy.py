@@ -94,8 +94,7 @@ def _fit(name: str, whose: str) -> Column:
 
 SETTING = "augmented"
 ALLOWED = 0.002  # more error than softmax that a better likelihood may cost: two tenths of a point
-HEADS = {False: "test error", True: "test error, trained with crop and mirror"}
-FIT_HEADS = {False: "", True: ", trained with crop and mirror"}
+WHERE = {False: "", True: ", trained with crop and mirror"}
 
 
 def run(request: StudyRequest) -> Path:
@@ -126,7 +125,7 @@ def sections(report: Report, dataset: str) -> list[str]:
     shown = sorted(
         {r.measurement.context[SETTING] for r in report.records if SETTING in r.measurement.context}
     )
-    columns = [Column(HEADS[bool(value)], error_quantity(bool(value))) for value in shown]
+    columns = [Column(f"test error{WHERE[bool(value)]}", error_quantity(bool(value))) for value in shown]
     lines = [
         no_worse(report, method, column)
         for method in report.methods
@@ -152,7 +151,7 @@ def sections(report: Report, dataset: str) -> list[str]:
 
 def _fit_sections(report: Report, shown: Sequence[Scalar], dataset: str) -> list[str]:
     """How well networks fit their training images, under each condition, and how far learned means are off."""
-    settings: list[tuple[str, dict[str, Scalar]]] = [(FIT_HEADS[bool(one)], {SETTING: one}) for one in shown]
+    settings: list[tuple[str, dict[str, Scalar]]] = [(WHERE[bool(one)], {SETTING: one}) for one in shown]
     errors = [TableRow("", "accuracy", "error", context={"split": "train"} | one) for _, one in settings]
     offsets = [dataclasses.replace(OFFSET, context={**OFFSET.context, **one}) for _, one in settings]
     columns = [
