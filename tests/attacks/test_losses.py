@@ -105,6 +105,14 @@ def test_in_units_of_their_own_logits_keep_a_gradient_however_sure_they_are(clas
 
 
 @pytest.mark.parametrize("name", list(LOSSES))
+@pytest.mark.parametrize("mask", [-1e5, -1e9, -3.4e38])
+def test_a_class_that_is_masked_changes_nothing(name, mask):
+    z = logits(torch.float32)
+    masked = torch.cat([z, torch.full((5, 1), mask)], dim=1)
+    torch.testing.assert_close(LOSSES[name](masked, LABELS), LOSSES[name](z, LABELS))
+
+
+@pytest.mark.parametrize("name", list(LOSSES))
 def test_a_common_shift_changes_nothing(name):
     shifted = LOSSES[name](logits() + 7.0, LABELS)
     torch.testing.assert_close(shifted, LOSSES[name](logits(), LABELS))

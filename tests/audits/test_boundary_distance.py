@@ -105,6 +105,22 @@ def test_spread_is_the_deviation_from_the_mean_image(chunk):
         assert found[layer] == pytest.approx(float(expected), rel=1e-5)
 
 
+@pytest.mark.parametrize("constant", [1e9, -3e38])
+def test_a_unit_that_never_changes_hides_no_spread(constant):
+    class Masked(nn.Module):
+        def forward(self, features):
+            return nn.functional.pad(features, (0, 1), value=constant)
+
+    images = torch.rand(30, 1, 2, 3, generator=torch.Generator().manual_seed(0))
+    spread = layer_spreads(Classifier(nn.Flatten(), nn.Identity()).eval(), images, ("logits",), 2.0, 30)
+    masked = layer_spreads(Classifier(nn.Flatten(), Masked()).eval(), images, ("logits",), 2.0, 30)
+    assert masked == pytest.approx(spread, rel=1e-12)
+    alike = images[:1].expand(30, 1, 2, 3)
+    assert layer_spreads(Classifier(nn.Flatten(), Masked()).eval(), alike, ("logits",), 2.0, 7) == {
+        "logits": 0
+    }
+
+
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match=r"`norms` must be one of 'inf', '2', '1'; got '3'"):
         BoundaryDistance(norms=("3",))

@@ -51,6 +51,16 @@ def test_any_shape_stays_what_it_is(name, shape):
     assert found.isfinite().all()
 
 
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_how_many_images_are_changed_at_once_changes_none(name):
+    images, at_once = photograph(6, side=5), stream()
+    corruption = CORRUPTIONS[name]
+    whole = corruption.apply(images, corruption.strengths[2], at_once)
+    in_parts = stream()
+    parts = [corruption.apply(part, corruption.strengths[2], in_parts) for part in images.split([1, 3, 2])]
+    assert torch.equal(torch.cat(parts), whole)
+
+
 def test_noise_has_the_standard_deviation_that_it_says():
     grey = torch.full((1, 3, 200, 200), 0.5)
     assert float(applied("noise", 5, grey).std()) == pytest.approx(0.10, rel=0.02)

@@ -176,7 +176,15 @@ def test_model_and_random_numbers_are_left_alone(case):
     assert all(p.requires_grad for p in model.parameters())
 
 
-@pytest.mark.parametrize("factor", [50.0, 0.02])
+def test_a_callers_inference_mode_changes_no_number(case, findings):
+    name = next(key for key, one in AUDITS.items() if one is case)
+    model = classifier()
+    with torch.inference_mode():
+        found = case(model, train_set(), held_out_set())
+    assert alike(values(found), values(findings[name]))
+
+
+@pytest.mark.parametrize("factor", [50.0, 0.02, 1e-14])
 def test_the_unit_of_features_does_not_matter(case, findings, factor):
     scaled = case(classifier(scale=factor), train_set(), held_out_set())
     mine = values(findings[case.audit.name])

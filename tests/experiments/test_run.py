@@ -18,10 +18,9 @@ from clearance.experiments.build import RunData
 from clearance.experiments.grid import plans_of, run_grid
 from clearance.experiments.method import Method
 from clearance.experiments.run import RunPlan, kept_findings, run_method
-from clearance.experiments.saved import FACTS, build_model, load_model, load_run
+from clearance.experiments.saved import build_model, load_model, load_run
 from clearance.losses import CrossEntropyLoss
 from clearance.models import Classifier
-from clearance.runs import write_files
 from clearance.training import FOCA, EndToEnd
 from clearance.vocabulary import Outcome
 
@@ -340,17 +339,6 @@ def test_a_loaded_model_is_the_trained_one(recipe, data, tmp_path, seen, change)
         assert torch.equal(loaded.model(data.test.images), seen[0].eval()(data.test.images))
     assert (loaded.method, loaded.seed) == ("mine", 2)
     assert loaded.recipe == plan.recipe
-
-
-def test_a_run_from_before_unused_settings_were_refused_is_read(recipe, data, tmp_path):
-    plan = RunPlan(recipe(methods={"mine": Method(hidden=(8,))}), "mine", 0, audits=SEEING)
-    run_method(plan, data, tmp_path)
-    path = tmp_path / plan.folder / FACTS
-    facts = json.loads(path.read_text("utf-8"))
-    for method in (facts["method"], facts["recipe"]["methods"]["mine"]):
-        method |= {"final_head_steps": 7, "adversarial_share": 1.0}
-    write_files(path.parent, {FACTS: json.dumps(facts).encode()})
-    assert load_run(tmp_path / plan.folder).recipe == plan.recipe
 
 
 def test_the_generators_of_gpus_are_left_alone(recipe, data, tmp_path, monkeypatch):

@@ -98,6 +98,12 @@ def test_i18_the_calibrated_temperature_makes_the_median_that_sure(logits, confi
         assert calibrated_temperature(factor * logits, confidence) / factor == pytest.approx(t)
 
 
+@pytest.mark.parametrize("mask", [-1e9, -1e30, -3.4e38])
+def test_a_class_that_is_masked_changes_no_calibrated_temperature(logits, mask):
+    masked = torch.cat([logits, torch.full((41, 1), mask, dtype=torch.float64)], dim=1)
+    assert calibrated_temperature(masked) == pytest.approx(calibrated_temperature(logits))
+
+
 def test_i18_weights_times_c_are_a_temperature_of_c_to_minus_the_layers():
     torch.manual_seed(0)
     widths, factor = (6, 5, 5, 3), 1.7

@@ -168,6 +168,15 @@ def test_p13_the_full_gradient_equals_finite_differences(norm, score):
     check_gradient(loss)
 
 
+@pytest.mark.parametrize("norm", [2.0, math.inf])
+@pytest.mark.parametrize("score", ["logits", "softmax"])
+def test_p13_with_a_largest_slope_too(norm, score):
+    loss = margin_only(
+        ALL_LAYERS, norm, gamma=30.0, aggregate="sum", score=score, denominator="full", max_slope=1.0
+    )
+    check_gradient(loss)
+
+
 @pytest.mark.parametrize("unit", ["element", "spread"])
 def test_p13_the_full_gradient_equals_finite_differences_in_every_unit(unit):
     check_gradient(

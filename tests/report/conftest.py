@@ -3,9 +3,8 @@
 import pytest
 from markupsafe import Markup
 
-from clearance.report import page as pages
 from clearance.report import pictures
-from clearance.report.audits import co_adaptation, training
+from clearance.report.audits import co_adaptation
 from clearance.report.page import render_page, write_page
 from report.invented import Invented
 from report.invented_paper import InventedPaper
@@ -73,7 +72,7 @@ def leave_undrawn():
     """A function: pictures are made, but not turned into SVG, which takes a hundred times as long."""
 
     def leave(patch):
-        for module in (pages, pictures, co_adaptation, training):
+        for module in (pictures, co_adaptation):
             patch.setattr(module, "as_svg", lambda figure, name, title: Markup("<svg></svg>"))
 
     return leave

@@ -256,7 +256,8 @@ class Audit(ABC):
         new_classes: tuple[Any, Any] | None = None,
     ) -> Findings:
         """Audit `model` alone; see :class:`Subject` for the arguments."""
-        return self.examine(Subject(model, train, test, seed, new_classes))
+        with torch.inference_mode(False):  # tensors of a caller's inference mode have no gradients
+            return self.examine(Subject(model, train, test, seed, new_classes))
 
     @abstractmethod
     def examine(self, subject: Subject) -> Findings:

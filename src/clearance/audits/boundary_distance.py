@@ -397,15 +397,15 @@ def _deviation(model: Classifier, images: Tensor, layer: str, chunk: int) -> tup
     origin = _layer_values(model, images[:1], layer)[
         0
     ]  # sums of squares lose nothing around a point of the cloud
-    total, squares = torch.zeros_like(origin), 0.0
+    total, squares = torch.zeros_like(origin), torch.zeros_like(origin)
     for part in images.split(chunk):
         off = _layer_values(model, part, layer) - origin
         total += off.sum(dim=0)
-        squares += float(off.square().sum())
-    mean = total / len(images)
-    variance = squares / (len(images) * origin.numel()) - float(mean.square().mean())
-    # NaN stays NaN, and the rounding error of equal images is not a spread
-    tiny = 1e-12 * float(origin.square().mean())
+        squares += off.square().sum(dim=0)
+    variances = squares / len(images) - (total / len(images)).square()
+    # the rounding error of equal images is not a spread; of one constant unit it says nothing of the others
+    variances[variances <= 1e-12 * origin.square()] = 0.0
+    variance, tiny = float(variances.mean()), 1e-12 * float(origin.square().median())
     return (0.0 if variance <= tiny else math.sqrt(variance)), origin.numel()
 
 

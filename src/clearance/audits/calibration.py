@@ -229,7 +229,7 @@ def fitted_temperature(logits: Tensor, labels: Tensor) -> float:
     share = 1 / (len(labels) + 1) if none_wrong else 0.0
     targets = torch.nn.functional.one_hot(labels, logits.shape[1]).double()
     targets = (1 - share) * targets + share / logits.shape[1]
-    exact = logits.double() - logits.double().mean(dim=1, keepdim=True)
+    exact = logits.double() - logits.double().amax(dim=1, keepdim=True)
     spread = float(exact.abs().max())
     if spread == 0:
         return 1.0

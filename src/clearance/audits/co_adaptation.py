@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from clearance._checks import check_count, check_positive
 from clearance._precision import at_least_float32
@@ -16,7 +15,7 @@ from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._heads import fresh_heads, head_training, scaled_features
 from clearance.audits._samples import PartialSets, partial_sets
 from clearance.data import StoredImageSet
-from clearance.geometry.nearest import class_means, nearest_class_mean, nearest_neighbour
+from clearance.geometry.nearest import class_means, nearest_class_mean, nearest_neighbour, unit_length
 from clearance.heads import HeadStack, train_heads
 from clearance.vocabulary import Better, Measurement, Scalar
 
@@ -201,7 +200,7 @@ class Cloud:
 
     def normalised(self) -> "Cloud":
         """The same with every point at unit length."""
-        return replace(self, train=normalize(self.train), test=normalize(self.test))
+        return replace(self, train=unit_length(self.train), test=unit_length(self.test))
 
     def errors(self, named: Tensor) -> Tensor:
         """The test error of each of r rows of answers, (r, M); that of guessing where a point is not finite."""

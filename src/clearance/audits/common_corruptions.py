@@ -45,7 +45,9 @@ class Corruption:
 
 
 def _noise(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:
-    return images + strength * torch.randn(images.shape, generator=stream, dtype=torch.float32)
+    # image by image: how torch draws many numbers at once depends on how many
+    drawn = [torch.randn(image.shape, generator=stream, dtype=torch.float32) for image in images]
+    return images + strength * torch.stack(drawn)
 
 
 def _blur(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:

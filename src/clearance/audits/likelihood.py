@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
 from clearance.attacks.attack import CHUNK, broken, gradients_of, logits_of
@@ -31,6 +30,7 @@ from clearance.audits.rejection import (
     rejection_threshold,
 )
 from clearance.data import ImageSet
+from clearance.geometry.nearest import unit_length
 from clearance.geometry.scatter import class_scatter
 from clearance.heads.gaussian_mixture import GaussianMixture, half_distances
 from clearance.models._running import evaluating
@@ -86,7 +86,7 @@ class Scorer:
                 f"features are; got {tuple(centres.shape)}."
             )
         learned = None if centres is None else centres.detach().to(means)
-        return cls(subject.model, means, gaussians, normalize(features[rows]), neighbours, learned)
+        return cls(subject.model, means, gaussians, unit_length(features[rows]), neighbours, learned)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from clearance._checks import check_positive
@@ -14,6 +13,7 @@ from clearance.audits._heads import are_a_cloud, check_every_class, check_spread
 from clearance.data import ImageSet
 from clearance.data.subsets import evenly_spaced
 from clearance.geometry.discriminant import pooled_scatter, scatter_ratio, versus_rest
+from clearance.geometry.nearest import unit_length
 from clearance.geometry.spectrum import covariance_spectrum, effective_rank, first_axis_share, principal_axes
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
@@ -117,8 +117,8 @@ class _Lines:
     """Features of unit length on the lines that set each class apart from the rest."""
 
     def __init__(self, subject: Subject) -> None:
-        self.train = F.normalize(subject.train_features.double())
-        self.test = F.normalize(subject.test_features.double())
+        self.train = unit_length(subject.train_features.double())
+        self.test = unit_length(subject.test_features.double())
         self.train_labels, self.test_labels = subject.train.labels, subject.test.labels
         self.pooled = pooled_scatter(self.train, self.train_labels, subject.classes)
 

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from clearance._checks import check_count
 from clearance.audits._audit import Audit, Findings, Subject, share_of
 from clearance.audits._samples import balanced_rows, first_half, fixed_images, other_images
 from clearance.audits.rejection import KEPT, check_enough, detection, lowest_for_nan, rejection_threshold
 from clearance.data import ImageSet
+from clearance.geometry.nearest import unit_length
 from clearance.models.features import logits_from
 from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
 
@@ -126,7 +126,7 @@ class OutOfDistribution(Audit):
 
     def _known(self, subject: Subject) -> Tensor:
         rows = balanced_rows(subject.train.labels, self.reference, subject.seed, subject.classes)
-        return normalize(_finite(subject.train_features[rows]))
+        return unit_length(_finite(subject.train_features[rows]))
 
     def _scores(self, features: Tensor, known: Tensor) -> Tensor:
         """(N,), float64; images without finite features are the least normal of all."""
@@ -169,5 +169,5 @@ def neighbour_score(features: Tensor, known: Tensor, neighbours: int) -> Tensor:
     tensor([0.])
     """
     # half the squared distance of unit vectors is 1 - cos
-    nearest = (normalize(features) @ known.T).topk(min(neighbours, len(known)), dim=1)
+    nearest = (unit_length(features) @ known.T).topk(min(neighbours, len(known)), dim=1)
     return nearest.values[:, -1] - 1

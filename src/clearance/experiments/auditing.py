@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from clearance._checks import check_positive
 from clearance.audits import Audit, Findings, Subject
 from clearance.experiments.audit_progress import AuditProgress
@@ -84,7 +86,8 @@ def _run(audit: Audit, subject: Subject, done: Done) -> None:
         done.left_out.append(LeftOut(audit.name, IMPOSSIBLE, " and ".join(lacking)))
         return
     try:
-        found = audit.examine(subject)
+        with torch.inference_mode(False):  # tensors of a caller's inference mode have no gradients
+            found = audit.examine(subject)
     except Exception as error:  # noqa: BLE001 - the model and the audit may be anybody's
         done.errors.append(error)
         done.left_out.append(LeftOut(audit.name, FAILED, reason_of(error)))

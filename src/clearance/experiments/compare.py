@@ -280,7 +280,9 @@ def compare(
     resolved = {name: _resolved(method, start.methods) for name, method in named.items()}
     if not isinstance(model, str):
         _check_one_network({name: settings for name, (settings, way) in resolved.items() if way is None})
-    asked = None if audits is None else AuditPlan.of(audits, audit_settings, defaults=start.audit_settings)
+    if audits is None:
+        audits = start.audits if sweep is None else with_swept_audits(start).audits
+    asked = AuditPlan.of(audits, audit_settings, defaults=start.audit_settings)
     recipe = dataclasses.replace(
         start,
         seeds=seeds,
@@ -290,13 +292,9 @@ def compare(
         label_noise=label_noise,
         samples=samples,
         model=model if isinstance(model, str) else "of the caller",
-        audits=start.audits if asked is None else asked.names,
+        audits=asked.names,
         methods={name: settings for name, (settings, _) in resolved.items()},
     )
-    if sweep is not None and asked is None:
-        recipe = with_swept_audits(recipe)
-    if asked is None:
-        asked = AuditPlan.of(recipe.audits, audit_settings, defaults=recipe.audit_settings)
 
     def heard(piece: Piece, event: Mapping[str, Any]) -> None:
         if on_run is not None and event["event"] == "start" and isinstance(piece, RunPlan):

@@ -18,7 +18,7 @@ from clearance.gate.tolerance import OF_GROUPS, Quantity
 from clearance.records import ExhibitRecord, Record, Report, load_report
 from clearance.records.record import settings
 from clearance.report import Card
-from clearance.report.audit_page import CLOSE, FAR, Finding, Section, Severity
+from clearance.report.audit_page import CLOSE, FAR, SEVERITIES, Finding, Section, Severity
 from clearance.report.audits import headline, shown_unit
 from clearance.report.audits import title as title_of
 from clearance.report.audits.mistakes import stored_shots
@@ -262,9 +262,8 @@ class Diff:
         for change in self.changes:
             if change.result.low is not None:
                 groups.setdefault(change.group, []).append(change)
-        found = [_finding(group, changes) for group, changes in groups.items()]
-        order: list[Severity] = ["problem", "warning", "fine", "information"]
-        return tuple(sorted([*found, *self._flips()], key=lambda one: order.index(one.severity)))
+        found = [_finding(changes) for changes in groups.values()]
+        return tuple(sorted([*found, *self._flips()], key=lambda one: SEVERITIES.index(one.severity)))
 
     def _flips(self) -> Iterator[Finding]:
         """Images that were right and are wrong, and the other way round."""
@@ -392,11 +391,7 @@ class Diff:
     def _sections(self, *, files: bool) -> Iterator[Section]:
         measured = [change for change in self.changes if change.result.low is not None]
         lines = [
-            Line(
-                _title(change) + (f", {change.where}" if change.where else ""),
-                None,
-                [change.numbers, change.interval, escape(_verdict(change))],
-            )
+            Line(_line_name(change), None, [change.numbers, change.interval, escape(_verdict(change))])
             for change in measured
         ]
         table = Compact("All changes", ["before → now", "change", ""], lines, head="Quantity")
@@ -414,10 +409,7 @@ class Diff:
             yield Section("Without an interval of the change", [OTHERS], [table])
         missing = [change for change in self.changes if change.result.low is None]
         if missing:
-            reasons = [
-                Line(_title(one) + (f", {one.where}" if one.where else ""), None, [escape(one.result.reason)])
-                for one in missing
-            ]
+            reasons = [Line(_line_name(one), None, [escape(one.result.reason)]) for one in missing]
             yield Section(
                 "Not compared",
                 ["Measured in both, without an interval of the change."],
@@ -468,6 +460,10 @@ def _title(change: Change) -> str:
     return TITLES.get(change.group, title_of(*change.group))
 
 
+def _line_name(change: Change) -> str:
+    return _title(change) + (f", {change.where}" if change.where else "")
+
+
 def _verdict(change: Change) -> str:
     if change.severity != "fine":
         return "worse"
@@ -479,10 +475,9 @@ def _verdict(change: Change) -> str:
     return "no significant change"
 
 
-def _finding(group: tuple[str, str], changes: Sequence[Change]) -> Finding:
+def _finding(changes: Sequence[Change]) -> Finding:
     """The change of a group that is worse most clearly, and how many others are."""
     first = changes[0]
-    title = TITLES.get(group, title_of(*group))
     where = Markup("{}: ").format(first.where) if len(changes) > 1 else Markup("")
     worse = [change for change in changes if change.severity != "fine"]
     better = [change.where for change in changes if change.improved]
@@ -496,7 +491,7 @@ def _finding(group: tuple[str, str], changes: Sequence[Change]) -> Finding:
         said = Markup("None of {} is significantly worse{}.").format(len(changes), _largest_loss(changes))
     if better and len(changes) > 1:
         said += Markup(" Better: {}.").format(_some(better))
-    return Finding(title, first.severity, said)
+    return Finding(_title(first), first.severity, said)
 
 
 def _largest_loss(changes: Sequence[Change]) -> Markup:

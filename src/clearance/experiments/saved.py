@@ -13,7 +13,7 @@ from clearance._rng import derived_seed, seed_global
 from clearance.data import ImageSet, StoredImageSet
 from clearance.experiments.build import RunData, build_data, build_way, drawn_data
 from clearance.experiments.catalogue import MODELS, resolve
-from clearance.experiments.method import WAYS, Method, NetworkSettings
+from clearance.experiments.method import Method, NetworkSettings
 from clearance.experiments.recipe import Recipe, from_tree
 from clearance.heads import (
     MLP,
@@ -111,20 +111,9 @@ def _facts(folder: Path) -> dict[str, Any]:
     """
     try:
         facts: dict[str, Any] = json.loads(read_file(folder, FACTS))
-        for method in (facts["method"], *facts["recipe"]["methods"].values()):
-            _drop_unused(method)
         return {key: facts[key] for key in ("model", "method", "shape", "classes", "recipe", "name", "seed")}
     except _DAMAGE as error:
         raise _damaged(folder, error) from error
-
-
-def _drop_unused(method: dict[str, Any]) -> None:
-    """Without what the method's way of training does not use, which `Method` refuses and older runs may have."""
-    for way, unset in WAYS.items():
-        for name in vars(unset()) if way != method["way"] else ():
-            method.pop(name, None)
-    if not method.get("adversarial"):
-        method.pop("adversarial_share", None)
 
 
 def _damaged(folder: Path, error: Exception) -> ValueError:

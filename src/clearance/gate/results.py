@@ -131,11 +131,11 @@ class Values:
     better: Better = "neither"
 
 
-def values_of(report: Report, quantity: Quantity, method: str | None = None) -> Values:
-    """The quantity in a report, of its one method or the one named.
+def values_of(which: str, report: Report, quantity: Quantity, method: str | None) -> Values:
+    """The quantity in a report, the older or the newer, of its one method or the one named.
 
     Raises:
-        ValueError: If several methods or numbers would do.
+        ValueError: If several methods or numbers would do, or numbers of images do not give the number.
     """
     method = _method(report, method)
     found = [
@@ -156,7 +156,7 @@ def values_of(report: Report, quantity: Quantity, method: str | None = None) -> 
     sign, shift = (-1.0, 1.0) if quantity.mirrored else (1.0, 0.0)
     statistics = {str(shown.context.get("statistic", "mean")) for _, shown in kept} & STATISTICS.keys()
     statistic: Statistic = "median" if statistics == {"median"} else "mean"
-    _check_agreement(quantity, statistic, {seed: one.value for seed, one in found}, dict(kept))
+    _check_agreement(which, quantity, statistic, {seed: one.value for seed, one in found}, dict(kept))
     return Values(
         {seed: shift + sign * one.value for seed, one in found},
         {seed: shift + sign * np.array(shown.columns["value"], dtype=float) for seed, shown in kept},
@@ -182,19 +182,19 @@ def _without_number(values: Sequence[float], columns: Sequence[Sequence[Any]]) -
     return f"NaN for {count} image{'' if count == 1 else 's'}" if count else ""
 
 
-class DisagreementError(ValueError):
-    """The numbers of single images do not give the number that they belong to."""
-
-
 def _check_agreement(
-    quantity: Quantity, statistic: Statistic, numbers: Mapping[int, float], kept: Mapping[int, Exhibit]
+    which: str,
+    quantity: Quantity,
+    statistic: Statistic,
+    numbers: Mapping[int, float],
+    kept: Mapping[int, Exhibit],
 ) -> None:
     """Raise unless the numbers of the images give the measurement of each seed; None is an image without a number."""
-    name = f"{quantity.audit}.{quantity.name}"
+    said = f"the {which} report is damaged: the exhibit of {quantity.audit}.{quantity.name} for single images"
     for seed, shown in kept.items():
         column = shown.columns.get("value", [])
         if not all(entry is None or isinstance(entry, int | float) for entry in column):
-            raise DisagreementError(f"the exhibit of {name} for single images must hold numbers")
+            raise ValueError(f"{said} must hold numbers. Make it again.")
         given = np.array([entry for entry in column if entry is not None], dtype=float)
         if seed not in numbers or not len(given):
             continue
@@ -205,9 +205,9 @@ def _check_agreement(
         )  # of an even number the lower and the upper median
         near = np.isclose(ends, numbers[seed], rtol=1e-5, atol=1e-7, equal_nan=True)
         if not (near.any() or ends[0] < numbers[seed] < ends[1]):
-            raise DisagreementError(
-                f"the exhibit of {name} for single images does not agree with report.json: their {statistic} is "
-                f"{found:.6g}, and report.json has {numbers[seed]:.6g}"
+            raise ValueError(
+                f"{said} does not agree with report.json: their {statistic} is {found:.6g}, and report.json has "
+                f"{numbers[seed]:.6g}. Make it again."
             )
 
 
@@ -342,8 +342,8 @@ def check(
     """
     found = []
     for tolerance in tolerances:
-        before = _read("older", last, tolerance.quantity, method)
-        after = _read("newer", now, tolerance.quantity, method)
+        before = values_of("older", last, tolerance.quantity, method)
+        after = values_of("newer", now, tolerance.quantity, method)
         only_better = (before.better, tolerance.direction) in (("higher", "rises"), ("lower", "drops"))
         lacking = [
             _lacking(which, report, tolerance)
@@ -355,13 +355,6 @@ def check(
     if inconclusive == "pass":
         return found
     return [replace(each, status=GateStatus.FAIL) if each.doubt else each for each in found]
-
-
-def _read(which: str, report: Report, quantity: Quantity, method: str | None) -> Values:
-    try:
-        return values_of(report, quantity, method)
-    except DisagreementError as error:
-        raise DisagreementError(f"the {which} report is damaged: {error}. Make it again.") from error
 
 
 def _lacking(which: str, report: Report, tolerance: Tolerance) -> str:

@@ -12,6 +12,17 @@ def squared_distances(points: Tensor, others: Tensor) -> Tensor:
     return others.square().sum(dim=-1) - 2 * points @ others.mT
 
 
+def unit_length(points: Tensor) -> Tensor:
+    """Points divided by their Euclidean length, (..., D), down to a length of 1e-30; 0 stays 0.
+
+    >>> unit_length(torch.tensor([[3e-30, 4e-30], [0.0, 0.0]]))
+    tensor([[0.6000, 0.8000],
+            [0.0000, 0.0000]])
+    """
+    # in float64 squares stay within its range; at 0 the gradient is at most 1e30, which float32 holds
+    return torch.nn.functional.normalize(points.double(), dim=-1, eps=1e-30).to(points.dtype)
+
+
 def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """The C classes that have samples, in order, and their mean features, (C, D), for (N, D) and (N,).
 

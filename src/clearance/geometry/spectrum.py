@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from clearance._checks import check_count
+from clearance.geometry.nearest import unit_length
 
 
 def covariance_spectrum(features: Tensor) -> Tensor:
@@ -77,7 +78,7 @@ def principal_axes(features: Tensor, count: int) -> Tensor:
     if len(centred) < centred.shape[1]:
         # Eigenvectors of the inner products give the axes as sums of samples; far cheaper than their SVD.
         squared, weights = torch.linalg.eigh(centred @ centred.T)
-        axes = torch.nn.functional.normalize(weights.flip(1).T[:count] @ centred)
+        axes = unit_length(weights.flip(1).T[:count] @ centred)
         rounding = len(squared) * torch.finfo(torch.float64).eps * squared[-1]
         axes[squared.flip(0)[:count] <= rounding] = 0.0
     else:

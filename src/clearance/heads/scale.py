@@ -30,7 +30,8 @@ def feature_unit(features: Tensor) -> Tensor:
     """
     features = at_least_float32(features.detach())  # the square of 256 is infinite in float16
     rms = features.square().mean().sqrt()
-    if not 0 < float(rms) < math.inf:  # not finite, or squares that overflow or vanish
+    smallest = math.sqrt(torch.finfo(rms.dtype).tiny)
+    if not smallest < float(rms) < math.inf:  # not finite, or squares that overflow or lose digits
         finite = features[features.isfinite()]
         peak = finite.abs().amax() if finite.numel() else finite.new_tensor(1)
         rms = peak * (finite / torch.where(peak > 0, peak, 1)).square().mean().sqrt()

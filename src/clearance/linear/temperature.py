@@ -38,7 +38,8 @@ def calibrated_temperature(scores: Points, confidence: float = 0.95) -> float:
     if not 1 / classes < confidence < 1:
         raise ValueError(f"`confidence` must lie in (1/{classes}, 1); got {confidence}.")
     rows = rows - rows.amax(dim=1, keepdim=True)
-    lead = -float(rows.min())
+    # over the second, not the last: a class that is masked by a very small score takes no part
+    lead = -float(rows.topk(2, dim=1).values[:, 1].min())
 
     def excess(log_ratio: float) -> float:
         """What the median sample's confidence is above the one wanted, at t = lead exp(log_ratio)."""

@@ -399,7 +399,8 @@ class LargeMarginLoss(Loss):
         least = (weights[:, None, None] * share).clamp(min=_LEAST)  # a weight may be 0
         if self.score == "logits":
             return least
-        pulls = gap_cotangents(logits.detach(), labels, rivals, self.score).abs().amax(dim=2)
+        still = logits if self.distance.denominator == "full" else logits.detach()
+        pulls = gap_cotangents(still, labels, rivals, self.score).abs().amax(dim=2)
         return (least * pulls).clamp(min=_LEAST)
 
 

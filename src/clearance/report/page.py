@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from clearance._files import check_report_folder, write_bytes
 from clearance.records.encoding import encode
-from clearance.records.store import Report, exhibit_file
+from clearance.records.store import Report
 from clearance.report.audits import all_findings, headline, page_of, sections, terms, with_summaries
 from clearance.report.audits.co_adaptation import main_curve, other_curves
 from clearance.report.audits.training import training_pictures
@@ -28,8 +28,8 @@ from clearance.report.left_out import fewer_images, left_out, times
 from clearance.report.names import class_noun, described, method_name, model_name
 from clearance.report.numbers import data, half_width, interval
 from clearance.report.over_seeds import is_summary
-from clearance.report.pictures import Picture, clouds, salt
-from clearance.report.svg import as_svg, glyph, marker
+from clearance.report.pictures import Picture, clouds, picture
+from clearance.report.svg import glyph, marker
 from clearance.report.sweep import at_shown, sweep_section
 from clearance.report.tables import cost, cost_title, overview, pixels_error, stand_ins
 from clearance.vocabulary import Exhibit
@@ -214,6 +214,5 @@ def further_pictures(findings: Findings) -> list[Picture]:
         seen.add(what)
         seed = "" if record.seed is None else f", seed {record.seed}"
         caption = f"{method_name(record.method)}{seed}: {shown.caption}"
-        svg = as_svg(draw(shown), salt(findings, exhibit_file(record)), caption)
-        pictures.append(Picture(svg, caption, (exhibit_file(record),)))
+        pictures.append(picture(findings, draw(shown), caption, [record]))
     return pictures

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from markupsafe import Markup
 
@@ -122,13 +123,20 @@ def number(value: float | None, unit: str, low: float | None = None, high: float
     return shown + (Markup("<small>{}</small>").format(ends) if ends else Markup(""))
 
 
-def mean(row: SummaryRow | None) -> Markup:
-    """A mean over seeds as `number`.
+def mean(row: SummaryRow | None, unit: str | None = None) -> Markup:
+    """A mean over seeds as `number`, in its own unit or the given one.
 
     >>> str(mean(None)) == str(NONE)
     True
     """
-    return NONE if row is None else number(row.value, row.unit, row.low, row.high)
+    return NONE if row is None else number(row.value, row.unit if unit is None else unit, row.low, row.high)
+
+
+def means(
+    findings: Findings, audit: str, name: str, unit: str | None = None, **wanted: Any
+) -> dict[str, Markup]:
+    """The mean of each method as `mean`: a column of `by_method`."""
+    return {row.method: mean(row, unit) for row in findings.rows("mean", audit, name, **wanted)}
 
 
 def small_print(found: Mapping[str, SummaryRow | None]) -> Markup:

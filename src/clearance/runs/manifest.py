@@ -77,7 +77,9 @@ def read_file(folder: Path, name: str) -> bytes:
 def check_files(folder: Path, names: Iterable[str]) -> None:
     """Raise ValueError if the manifest is missing, or one of these files that it names is missing or damaged."""
     try:
-        known = _known(folder)
+        known = _read(folder)
+        if known is None:
+            raise ValueError(f"{MANIFEST} is missing")  # noqa: TRY301
         for name in names:
             if name in known:
                 read_file(folder, name)
@@ -86,13 +88,6 @@ def check_files(folder: Path, names: Iterable[str]) -> None:
             f"the files in {folder} must be as they were written; got a change: {error}. Restore them, or delete "
             f"{folder} to start over."
         ) from error
-
-
-def _known(folder: Path) -> dict[str, list[str]]:
-    found = _read(folder)
-    if found is None:
-        raise ValueError(f"{MANIFEST} is missing")
-    return found
 
 
 def _read(folder: Path) -> dict[str, list[str]] | None:

@@ -15,7 +15,7 @@ from clearance.report.names import LENGTHS, NORMS, in_usual_order, norm_name
 from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit, with_interval
 from clearance.report.pictures import Picture, drawn_firsts, firsts, picture
 from clearance.report.svg import GRID, INK, MUTED, series
-from clearance.report.tables import Compact, by_method, mean, number
+from clearance.report.tables import Compact, by_method, mean, means
 
 AUDIT, BY_CLASS = "boundary_distance", "by_class"
 ALL = "all"
@@ -83,14 +83,13 @@ def _by_class(findings: Findings, norm: str) -> Picture | None:
 
 def _table(findings: Findings, norm: str) -> Compact | None:
     wanted = {"norm": norm, "class": ALL}
-    found = findings.rows("mean", AUDIT, "minimum_distance", **wanted)
     columns: dict[str | Markup, dict[str, Markup]] = {
-        "found by search": {row.method: number(row.value, "", row.low, row.high) for row in found}
+        "found by search": means(findings, AUDIT, "minimum_distance", "", **wanted)
     }
     for row in findings.rows("mean", AUDIT, "first_order_distance", **wanted):
         layer = str(row.context["layer"])
         title = LAYERS.get(layer, Markup("at <code>{}</code>").format(layer))
-        columns.setdefault(title, {})[row.method] = number(row.value, "", row.low, row.high)
+        columns.setdefault(title, {})[row.method] = mean(row, "")
     title = Markup("Median distance to a mistake ({})").format(norm_name(norm))
     foot = "The first two in pixel units, the others in units of the layer's own spread."
     return by_method(findings, title, columns, foot)
@@ -99,12 +98,10 @@ def _table(findings: Findings, norm: str) -> Compact | None:
 def _on_average(findings: Findings, norm: str) -> Compact | None:
     """The linear case's numbers, and whether first order can be believed."""
     columns: dict[str | Markup, dict[str, Markup]] = {
-        title: {row.method: mean(row) for row in findings.rows("mean", AUDIT, name, norm=norm)}
-        for title, name in ON_AVERAGE
+        title: means(findings, AUDIT, name, norm=norm) for title, name in ON_AVERAGE
     }
     for direction, title in ANGLES.items() if norm == EUCLIDEAN else ():
-        found = findings.rows("mean", AUDIT, "tilting_angle", direction=direction)
-        columns[title] = {row.method: mean(row) for row in found}
+        columns[title] = means(findings, AUDIT, "tilting_angle", direction=direction)
     title = Markup("To first order, on average over all images ({})").format(norm_name(norm))
     foot = (
         "Adversarial and error distance: each class counts alike. Angles in radians; a right angle is 1.57."

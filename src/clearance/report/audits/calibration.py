@@ -25,7 +25,7 @@ from clearance.report.names import setting
 from clearance.report.numbers import data, plain_number, rest
 from clearance.report.pictures import drawn_firsts, firsts
 from clearance.report.svg import GRID, INK, MUTED, marker, series
-from clearance.report.tables import Compact, by_method, number
+from clearance.report.tables import Compact, by_method, mean
 
 AUDIT = "calibration"
 STATES = ("as trained", "calibrated")
@@ -86,8 +86,7 @@ def _table(
 
 def _cell(row: SummaryRow) -> Markup:
     """The unit is in the glossary, not in every cell."""
-    unit = "" if row.unit in ("nats", "factor") else row.unit
-    return number(row.value, unit, row.low, row.high)
+    return mean(row, "" if row.unit in ("nats", "factor") else row.unit)
 
 
 SIZE = (3.4, 3.3)

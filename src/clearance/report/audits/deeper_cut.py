@@ -11,7 +11,7 @@ from clearance.report.names import PIXELS, cited, head_name
 from clearance.report.numbers import data
 from clearance.report.over_seeds import bars, rows_of, stored, summary_exhibit, with_interval
 from clearance.report.pictures import Picture, picture
-from clearance.report.tables import Compact, by_method, mean, pixels_error, with_pixels
+from clearance.report.tables import Compact, by_method, means, pixels_error, with_pixels
 
 AUDIT, NAME = DEEPER, "cuts"
 HEADS = ("retrained", "class mean")
@@ -55,10 +55,7 @@ def _table(findings: Findings) -> Compact | None:
     if not findings.rows("mean", AUDIT, "error", samples=findings.fewest):
         return None
     columns = {
-        f"{head_name(head)}, {cut}": {
-            row.method: mean(row)
-            for row in findings.rows("mean", audit, "error", head=head, samples=findings.fewest)
-        }
+        f"{head_name(head)}, {cut}": means(findings, audit, "error", head=head, samples=findings.fewest)
         for head in HEADS
         for audit, cut in ((FEW, USUAL), (AUDIT, LATER))
     }

@@ -25,7 +25,7 @@ from clearance.report.over_seeds import (
     values,
 )
 from clearance.report.pictures import Picture, picture
-from clearance.report.tables import Compact, by_method, mean, number
+from clearance.report.tables import Compact, by_method, means, number
 
 AUDIT = "geodesic"
 DISTANCES, PATH, SEGMENTS = "distances", "mean_path_error", "mean_segments"
@@ -327,7 +327,7 @@ def _rises(findings: Findings) -> Compact | None:
     """What the way costs in errors."""
     wanted = {"features": main_reading(findings), "temperature": "as trained"}
     columns = {
-        title: {row.method: mean(row) for row in findings.rows("mean", AUDIT, name, **wanted)}
+        title: means(findings, AUDIT, name, **wanted)
         for title, name in (
             ("from end to end", "path_error_rise"),
             ("to the worst place", "worst_path_error"),

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from clearance.report.audit_page import AuditPage, Row, Section, Term, section
@@ -11,7 +10,7 @@ from clearance.report.drawing import Columns, page_figure
 from clearance.report.findings import Findings
 from clearance.report.pictures import drawn_firsts, firsts
 from clearance.report.svg import GRID, INK, MUTED, marker, series
-from clearance.report.tables import Compact, by_method, mean
+from clearance.report.tables import Compact, by_method, means
 
 AUDIT = "goodness_of_fit"
 ALL = "all"
@@ -40,10 +39,8 @@ def fit_section(findings: Findings) -> Section | None:
     """A table for each kind of statistics, and a picture for each method."""
     parts: list[Row | Compact | None] = []
     for statistics, words in STATISTICS.items():
-        columns: dict[str | Markup, dict[str, Markup]] = {}
-        for title, name in COLUMNS:
-            rows = findings.rows("mean", AUDIT, name, statistics=statistics, **{"class": ALL})
-            columns[title] = {row.method: mean(row) for row in rows}
+        wanted = {"statistics": statistics, "class": ALL}
+        columns = {title: means(findings, AUDIT, name, **wanted) for title, name in COLUMNS}
         parts.append(by_method(findings, words, columns))
     return section("Are the classes Gaussian clouds?", [WHAT, NOT_MEANT], [*parts, *_pictures(findings)])
 

@@ -4,7 +4,7 @@ from clearance.report.audit_page import AuditPage, Row, Section, Term, section
 from clearance.report.drawing import contact_sheet
 from clearance.report.findings import Findings
 from clearance.report.pictures import firsts, per_method
-from clearance.report.tables import by_method, mean
+from clearance.report.tables import by_method, means
 
 AUDIT, SHEET = "high_confidence_adversarials", "contact_sheet"
 WHAT = (
@@ -28,10 +28,7 @@ FOOT = "Distances: medians over images, Euclidean, in pixel units; infinite wher
 
 def high_confidence_section(findings: Findings) -> Section | None:
     """A table, and the contact sheet of each method's first seed."""
-    columns = {
-        title: {row.method: mean(row) for row in findings.rows("mean", AUDIT, name)}
-        for title, name in COLUMNS
-    }
+    columns = {title: means(findings, AUDIT, name) for title, name in COLUMNS}
     table = by_method(findings, "Distance until the network is confident in another class", columns, FOOT)
     what = "High-confidence adversarials for"
     sheets = [

@@ -17,7 +17,7 @@ from clearance.report.numbers import exact
 from clearance.report.over_seeds import middle, rows_of, stored, summary_exhibit, values, with_interval
 from clearance.report.pictures import Picture, clouds, one_seed, per_method, picture
 from clearance.report.svg import GRID, INK, MUTED, series
-from clearance.report.tables import Compact, by_method, mean, number
+from clearance.report.tables import Compact, by_method, means, number
 
 AUDIT = "low_dimension"
 TABLE, SENSITIVITY = "table", "sensitivity"
@@ -186,10 +186,7 @@ def _dimensions(findings: Findings) -> Compact | None:
         ("effective dimension of a class", "effective_rank", "mean"),
         ("effective dimension of all images", "effective_rank", "all"),
     )
-    columns = {
-        title: {row.method: mean(row) for row in findings.rows("mean", AUDIT, name, **{"class": which})}
-        for title, name, which in wanted
-    }
+    columns = {title: means(findings, AUDIT, name, **{"class": which}) for title, name, which in wanted}
     return by_method(findings, "In how few directions test images differ", columns)
 
 

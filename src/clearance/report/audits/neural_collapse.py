@@ -2,7 +2,7 @@
 
 from clearance.report.audit_page import AuditPage, Section, Term, section
 from clearance.report.findings import Findings
-from clearance.report.tables import by_method, mean
+from clearance.report.tables import by_method, means
 
 AUDIT = "neural_collapse"
 WHAT = (
@@ -25,9 +25,7 @@ def collapse_section(findings: Findings) -> Section | None:
     """A table for test images; what is known of training images alone is in the full table too."""
     columns = {}
     for title, name in COLUMNS:
-        split = "train" if name == "nc3" else "test"
-        rows = findings.rows("mean", AUDIT, name, split=split)
-        columns[title] = {row.method: mean(row) for row in rows}
+        columns[title] = means(findings, AUDIT, name, split="train" if name == "nc3" else "test")
     table = by_method(
         findings,
         "On test images (the last layer: on training images)",

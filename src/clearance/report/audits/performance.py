@@ -23,7 +23,7 @@ from clearance.report.drawing import draw
 from clearance.report.findings import Findings
 from clearance.report.numbers import POINTS, data
 from clearance.report.pictures import firsts, picture
-from clearance.report.tables import NONE, Compact, Line, mean, number
+from clearance.report.tables import NONE, Compact, Line, mean
 
 AUDIT = "performance"
 GROUPS = {"class": ("recall", "Worst class", "classes"), "slice": ("accuracy", "Worst slice", "slices")}
@@ -114,17 +114,13 @@ def _table(findings: Findings, kind: str) -> Compact | None:
                 data(shares[group].n, "count"),
                 mean(shares[group]),
                 *([mean(precisions.get(group))] if precisions else []),
-                _in_points(behind.get(group)),
+                mean(behind.get(group), POINTS),
             ],
         )
         for group in order
     ]
     columns = ["images", name, *(["precision"] if precisions else []), "behind the others"]
     return Compact(groups.capitalize(), columns, lines, head=kind.capitalize()) if lines else None
-
-
-def _in_points(row: SummaryRow | None) -> Markup:
-    return NONE if row is None else number(row.value, POINTS, row.low, row.high)
 
 
 def _matrix(findings: Findings, record: ExhibitRecord) -> Row | Compact:

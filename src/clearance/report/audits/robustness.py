@@ -21,7 +21,7 @@ from clearance.report.over_seeds import (
     with_interval,
 )
 from clearance.report.pictures import Picture, picture
-from clearance.report.tables import Compact, Line, by_method, mean, small_print
+from clearance.report.tables import Compact, Line, by_method, mean, means, small_print
 
 AUDIT = "robustness"
 CURVES, ALARMS = "accuracy_over_radius", "alarms_over_seeds"
@@ -205,12 +205,10 @@ def _signs(findings: Findings, norms: list[str]) -> Compact | None:
     columns: dict[str | Markup, dict[str, Markup]] = {}
     blind = (("logit_margin", "no gradient"), ("cross_entropy", "no gradient of cross-entropy"))
     for loss, words in blind:
-        found = findings.rows("mean", AUDIT, "zero_gradients", loss=loss)
-        columns[words] = {row.method: mean(row) for row in found}
+        columns[words] = means(findings, AUDIT, "zero_gradients", loss=loss)
     for norm in norms:
-        found = findings.rows("mean", AUDIT, "full_radius_accuracy", norm=norm)
         title = Markup("accuracy where every pixel may change, {}").format(norm_name(norm))
-        columns[title] = {row.method: mean(row) for row in found}
+        columns[title] = means(findings, AUDIT, "full_radius_accuracy", norm=norm)
     foot = (
         "Shares of images. All should be close to zero: attacks follow gradients, and within a radius that reaches "
         "every possible image, a working attack leaves no image right."

@@ -15,7 +15,7 @@ from clearance.report.drawing import Columns, draw_legend, legend_below, page_fi
 from clearance.report.findings import Findings
 from clearance.report.pictures import Picture, picture
 from clearance.report.svg import GRID, INK, MUTED, marker, series
-from clearance.report.tables import by_method, number
+from clearance.report.tables import by_method, means
 from clearance.vocabulary import Exhibit
 
 SIZE = (4.8, 3.4)
@@ -256,7 +256,7 @@ def tilting_section(findings: Findings) -> Section | None:
     if "path" not in shown:
         return None
     columns: dict[str | Markup, dict[str, Markup]] = {
-        title: _column(findings, name) for name, title in COLUMNS.items()
+        title: means(findings, AUDIT, name, "") for name, title in COLUMNS.items()
     }
     table = by_method(findings, "Three of the SVMs", columns, "Distances count both classes alike.")
     path = shown["path"]
@@ -278,12 +278,6 @@ def _pair(findings: Findings, every: Sequence[ExhibitRecord]) -> list[Picture]:
             drawn = make({record.method: record.exhibit for record in records})
             found.append(picture(findings, drawn, caption, records))
     return found
-
-
-def _column(findings: Findings, name: str) -> dict[str, Markup]:
-    return {
-        row.method: number(row.value, "", row.low, row.high) for row in findings.rows("mean", AUDIT, name)
-    }
 
 
 def _losses(findings: Findings, shown: Mapping[str, ExhibitRecord]) -> list[Picture]:

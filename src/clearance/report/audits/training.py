@@ -13,7 +13,6 @@ from matplotlib.ticker import FuncFormatter
 
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
-from clearance.records.store import exhibit_file
 from clearance.report.audit_page import AuditPage, Row, Section, Term
 from clearance.report.drawing import (
     Columns,
@@ -30,8 +29,8 @@ from clearance.report.names import (
     setting,
 )
 from clearance.report.over_seeds import bars, curves, rows_of, stored, summary_exhibit
-from clearance.report.pictures import Picture, picture, salt
-from clearance.report.svg import GRID, INK, as_svg, series
+from clearance.report.pictures import Picture, picture
+from clearance.report.svg import GRID, INK, series
 from clearance.report.tables import Compact, by_method, mean
 from clearance.vocabulary import Scalar
 
@@ -99,8 +98,7 @@ def training_pictures(findings: Findings) -> list[Picture]:
         "Loss on the current training batch, with the last layers in use at that step; a "
         f"thin line per run{'' if few else ', of each method the first ones'}."
     )
-    svg = as_svg(drawn, salt(findings, "training", "loss"), caption)
-    return [Picture(svg, caption, tuple(map(exhibit_file, shown))), *_weak_heads(findings)]
+    return [picture(findings, drawn, caption, shown), *_weak_heads(findings)]
 
 
 def _first(records: Iterable[ExhibitRecord], method: str) -> list[ExhibitRecord]:

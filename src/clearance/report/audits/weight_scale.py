@@ -9,7 +9,7 @@ from clearance.report.audit_page import AuditPage, Section, Term, section
 from clearance.report.findings import Findings
 from clearance.report.numbers import exact
 from clearance.report.pictures import firsts
-from clearance.report.tables import Compact, by_method, mean
+from clearance.report.tables import Compact, by_method, mean, means
 
 AUDIT = "weight_scale"
 WHAT = (
@@ -32,10 +32,7 @@ ANSWERS: tuple[tuple[str, str, dict[str, str]], ...] = (
 
 def weight_section(findings: Findings) -> Section | None:
     """A table of answers, and one of the layers' weights."""
-    columns = {
-        title: {row.method: mean(row) for row in findings.rows("mean", AUDIT, name, **wanted)}
-        for title, name, wanted in ANSWERS
-    }
+    columns = {title: means(findings, AUDIT, name, **wanted) for title, name, wanted in ANSWERS}
     tables = [
         by_method(findings, "How large the logits are", columns),
         decay_table(findings),
