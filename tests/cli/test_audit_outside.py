@@ -27,6 +27,11 @@ class Net(nn.Module):
     def forward(self, x):
         return self.fc(self.body(x))
 
+class Blank(Net):  # always names one class
+    def __init__(self):
+        super().__init__()
+        nn.init.zeros_(self.fc.weight)
+
 class Tagged(Net):
     pretrained_cfg = {"mean": (0.3, 0.4, 0.5), "std": (0.2, 0.2, 0.2), "input_size": (3, 12, 12), "crop_pct": 1.0}
 """
@@ -53,6 +58,8 @@ def work(tmp_path_factory):
     (folder / "bobs_net.py").write_text(CODE)
     pictures(folder / "train", 20, 0)
     pictures(folder / "val", 15, 1)
+    pictures(folder / "more", 15, 1)
+    (folder / "more" / "grey").mkdir()
     namespace: dict = {}
     exec(CODE, namespace)
     torch.manual_seed(0)
@@ -160,7 +167,7 @@ def test_a_class_without_test_images_is_left_out_and_said(work, tmp_path):
     assert len(recalls) == 2
 
 
-@pytest.mark.parametrize("normalisation", [(), ("--mean", "0.5,0.5,0.5")])
+@pytest.mark.parametrize("normalisation", [(), ("--mean", "0.5,0.5,0.5", "--std", "1")])
 def test_grey_images_become_colours_for_a_model_of_colours(tmp_path, normalisation):
     (tmp_path / "net.py").write_text(CODE.replace("nn.Linear(32, 3)", "nn.Linear(32, 10)"))
     words = [f"{tmp_path}/net.py:Net", "--train", "digits", "--audits", "accuracy", "--out", str(tmp_path)]
@@ -250,7 +257,15 @@ WRONG = {
         "`out` must be a folder that can be written; best.pt is a file",
     ),
     "per cent": ((*SIZED, "--expect-accuracy", "91.5"), "Write 0.915 for 91.5 %"),
-    "channels": ((*SIZED, "--mean", "0.1,0.2"), "`mean` must be one value or one per channel"),
+    "an empty folder that is no class": (
+        ("audit", "bobs_net:Net", "--train", "folder:train", "--test", "folder:more", "--size", "12"),
+        "the training images have no class grey, and more/grey holds no pictures; remove it.",
+    ),
+    "too small": ((*SIZED[:-1], "1"), "the model fails on the images: `module` must take the example"),
+    "mean alone": ((*SIZED, "--mean", "0.1"), "got `mean` alone. Give the `std`"),
+    "std alone": ((*SIZED, "--std", "0.1"), "got `std` alone. Give the `mean`"),
+    "a folder that cannot be made": ((*SIZED, "--weights", "best.pt", "--out", "/proc/none"), "cannot open /proc/none: "),
+    "channels": ((*SIZED, "--mean", "0.1,0.2", "--std", "1"), "`mean` must be one value or one per channel"),
     "head": ((*SIZED, "--head", "fcc"), "got 'fcc'. Did you mean 'fc'?"),
 }
 
@@ -325,13 +340,13 @@ def test_without_weights_a_line_of_the_error_stream_and_the_page_say_so(work, tm
         "--audits",
         "accuracy",
     )
-    status, shown, complaint = run("audit", "bobs_net:Net", *options, *OPTIONS, "--out", str(tmp_path))
+    status, shown, complaint = run("audit", "bobs_net:Blank", *options, *OPTIONS, "--out", str(tmp_path))
     assert status == 0
-    assert complaint == "no --weights: the network has the weights that Net() gives it\n"
+    assert complaint == "no --weights: the network has the weights that Blank() gives it\n"
     words = " ".join(shown.split())
     assert "1 problem" in words
-    assert "No --weights were given: its weights are those that bobs_net:Net comes with." in words
-    quiet = run("audit", "bobs_net:Net", *options, *OPTIONS, "--out", str(tmp_path), "--quiet")
+    assert "No --weights were given: its weights are those that bobs_net:Blank comes with." in words
+    quiet = run("audit", "bobs_net:Blank", *options, *OPTIONS, "--out", str(tmp_path), "--quiet")
     assert quiet == (0, "", "")
 
 

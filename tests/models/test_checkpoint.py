@@ -298,9 +298,18 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(ValueError, match=r"ends in .safetensors, .pt, .*; got w.onnx"):
         read_checkpoint(tmp_path / "w.onnx")
     content = saved(tmp_path, named(trained()), "cut.pth").read_bytes()
-    (tmp_path / "cut.pth").write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match=r"cut.pth is damaged or not a checkpoint"):
-        read_checkpoint(tmp_path / "cut.pth")
+    for length in (1000, len(content) // 2, len(content) - 200):
+        (tmp_path / "cut.pth").write_bytes(content[:length])
+        with pytest.raises(ValueError, match=r"cut.pth is damaged or not a checkpoint"):
+            read_checkpoint(tmp_path / "cut.pth")
+
+
+@pytest.mark.parametrize("length", [5_000, 20_000, 50_000])
+def test_a_long_file_that_was_cut_is_not_called_dangerous(tmp_path, length):
+    torch.save({"weight": torch.zeros(300_000)}, tmp_path / "whole.pt")
+    (tmp_path / "cut.pt").write_bytes((tmp_path / "whole.pt").read_bytes()[:length])
+    with pytest.raises(ValueError, match=r"cut.pt is damaged or not a checkpoint .* Copy or save it again"):
+        read_checkpoint(tmp_path / "cut.pt")
 
 
 class OtherNames(nn.Module):

@@ -42,7 +42,7 @@ def check_comparable(train: ImageSet, test: ImageSet) -> None:
     >>> check_comparable(gaussian_images(class_count=2), gaussian_images(class_count=3))
     Traceback (most recent call last):
         ...
-    ValueError: `train` and `test` must have the same classes in the same order; got 2 and 3: only `test` has 2.
+    ValueError: `train` and `test` must have the same classes in the same order; got 2 and 3: only `test` has 2...
     """
     if train.shape != test.shape:
         raise ValueError(
@@ -55,10 +55,12 @@ def check_comparable(train: ImageSet, test: ImageSet) -> None:
                 ("train", train.classes, test.classes), ("test", test.classes, train.classes),
             )
             if set(these) - set(others)
-        ] or [f"{_short(train.classes)} and {_short(test.classes)}"]  # fmt: skip
+        ]  # fmt: skip
+        how = "Rename or remove what only one of them has." if alone else "Give both in one order."
+        alone = alone or [f"{_short(train.classes)} and {_short(test.classes)}"]
         raise ValueError(
             f"`train` and `test` must have the same classes in the same order; got {train.class_count} and "
-            f"{test.class_count}: {'; '.join(alone)}."
+            f"{test.class_count}: {'; '.join(alone)}. {how}"
         )
 
 

@@ -51,7 +51,7 @@ def one_line_errors(program: str, *, resumes: bool = False) -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError) as error:
-        sys.stderr.write(f"{program}: {visible(' '.join(str(error).splitlines()))}\n")
+        sys.stderr.write(f"{program}: {visible(' '.join(_said(error).splitlines()))}\n")
         sys.exit(USAGE)
     except KeyboardInterrupt:
         again = " The same command resumes." if resumes else ""
@@ -64,6 +64,13 @@ def one_line_errors(program: str, *, resumes: bool = False) -> Iterator[None]:
         sys.exit(DEFECT)
     finally:
         warnings.formatwarning = in_full
+
+
+def _said(error: Exception) -> str:
+    """An error's message; one of the operating system in words."""
+    if not isinstance(error, OSError) or error.strerror is None or error.filename is None:
+        return str(error)
+    return f"cannot open {error.filename}: {error.strerror}. Check the path and who may read or write it."
 
 
 def _open_what_is_closed() -> None:

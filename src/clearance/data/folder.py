@@ -172,7 +172,7 @@ class _Listing:
         files = [
             (file, classes.index(visible(folder.name)))
             for folder in folders
-            for file in _pictures_in(folder, partial=partial)
+            for file in _pictures_in(folder, like, partial=partial)
         ]
         if not files:
             raise ValueError(f"{root} must hold pictures ({', '.join(_SUFFIXES)}); got none.")
@@ -346,13 +346,17 @@ def _class_folders(path: Path) -> list[Path]:
     return folders
 
 
-def _pictures_in(folder: Path, *, partial: bool) -> list[Path]:
+def _pictures_in(folder: Path, like: ImageSet | None, *, partial: bool) -> list[Path]:
     """The pictures of one class, in sorted order; at least one, if the set is not partial."""
     found = sorted(each for each in folder.iterdir() if _is_picture(each))
     if not (found or partial) and folder.name.lower() in (*TRAINING, *HELD_OUT):
         raise ValueError(
             f"a set must hold one folder of pictures for each class; got {folder.parent}, which holds {folder.name}. "
             f"Name that folder: folder:{folder}."
+        )
+    if not (found or partial) and like is not None and visible(folder.name) not in like.classes:
+        raise ValueError(
+            f"the training images have no class {visible(folder.name)}, and {folder} holds no pictures; remove it."
         )
     if not (found or partial):
         raise ValueError(

@@ -51,7 +51,7 @@ from clearance.models._running import (
 from clearance.models.classifier import check_logits
 from clearance.models.factory import black_box_of, folder_of, module_of, object_at
 from clearance.models.features import answered, batch_size_for
-from clearance.models.given import check_of_unit_images
+from clearance.models.given import ExampleError, check_of_unit_images
 from clearance.models.pretrained import build_pretrained, classifier_of, is_pretrained
 
 
@@ -434,7 +434,14 @@ def _preprocessing(outside: OutsideModel, found: Preprocessing) -> Preprocessing
         assert size is not None
         crop = outside.crop or found.crop or 1.0
         given |= {"size": size, "short_side": short_side_of(size, crop)}
-    return dataclasses.replace(found, **given)
+    how = dataclasses.replace(found, **given)
+    if (how.mean is None) != (how.std is None):
+        known, lacking, none = ("mean", "std", 1) if how.std is None else ("std", "mean", 0)
+        raise ValueError(
+            f"`mean` and `std` belong together; got `{known}` alone. Give the `{lacking}` that the model was trained "
+            f"with too, {none} if it had none."
+        )
+    return how
 
 
 def _classifier(
@@ -443,8 +450,14 @@ def _classifier(
     """The model, and the settings that describe outputs without a class."""
     device = device_of(module) if isinstance(module, nn.Module) else device_named(outside.device)
     example = few_images(test, device)
-    with _warnings_to(say):
-        model, line = classifier_of(module, example, how, outside.head, black_box=outside.black_box)
+    try:
+        with _warnings_to(say):
+            model, line = classifier_of(module, example, how, outside.head, black_box=outside.black_box)
+    except ExampleError as error:
+        raise ValueError(
+            f"the model fails on the images: {error}. Give images as it was trained on: --size sets the side of those "
+            "of folders, which are read in colour; for a network of one channel give npz:PATH with N x H x W images."
+        ) from error
     say(line)
     with evaluating(model):
         logits = model(example)

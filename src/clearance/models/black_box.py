@@ -11,7 +11,7 @@ from clearance.data.preprocessing import preprocessing_of
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
 from clearance.models.cut import two_logits
-from clearance.models.given import checked_example, described_error, logits_entries, normalisation_of
+from clearance.models.given import checked_example, failed_on, logits_entries, normalisation_of
 
 FEATURES, GRADIENTS = "features", "gradients"  # what audits need besides logits
 _ROUNDING = 0.02  # of the sum of probabilities, which may be rounded to three places, or in bfloat16
@@ -150,7 +150,7 @@ def _first(model: Classifier, example: Tensor) -> Tensor:
     try:
         logits: Tensor = model(example)
     except Exception as error:
-        raise ValueError(described_error("call", example, error)) from error
+        raise failed_on("call", example, error) from error
     if not bool(logits.isfinite().all()):
         raise ValueError("`call` must give finite logits; got NaN or infinity on the example.")
     return logits

@@ -184,7 +184,7 @@ def _saved_by_torch(path: Path) -> Any:
     try:
         with torch.serialization.safe_globals([(dict, "builtins.dict"), *_stand_ins(path)]):
             return torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 - weights alone
-    except RuntimeError as error:  # from the reader of archives
+    except (RuntimeError, OSError, EOFError) as error:  # the archive or file ends too early
         raise ValueError(
             f"{path.name} is damaged or not a checkpoint ({_first_line(error)}). Copy or save it again."
         ) from error

@@ -84,9 +84,13 @@ def check_of_unit_images(name: str, values: Sequence[float]) -> None:
         )
 
 
-def described_error(name: str, inputs: Tensor, error: Exception) -> str:
-    """The message about a model that fails on the example."""
-    return (
+class ExampleError(ValueError):
+    """A model fails on the example."""
+
+
+def failed_on(name: str, inputs: Tensor, error: Exception) -> ExampleError:
+    """The error about a model that fails on the example."""
+    return ExampleError(
         f"`{name}` must take the example as its only argument, shape {tuple(inputs.shape)}, {inputs.dtype} on "
         f"{inputs.device}; it fails with {type(error).__name__}: {' '.join(str(error).split())}"
     )

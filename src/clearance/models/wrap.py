@@ -16,7 +16,7 @@ from clearance.data.preprocessing import preprocessing_of
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier, check_separate, in_precision_of
 from clearance.models.cut import MapHead, SummedHeads, TwoLogits, UntilHead, UntilHeads, UntilMap
-from clearance.models.given import checked_example, described_error, logits_entries, normalisation_of
+from clearance.models.given import checked_example, failed_on, logits_entries, normalisation_of
 
 _ROUNDING = 1e-5  # share of the largest logit that averaging before a 1x1 convolution may change
 _AFTER_HEAD: Mapping[str, Callable[[Tensor], Tensor]] = {
@@ -130,7 +130,7 @@ def _observed(module: nn.Module, inputs: Tensor, head: str | None) -> tuple[dict
         output, calls = _observed_calls(module, inputs.clone())
         again = module(inputs.clone())
     except Exception as error:
-        raise ValueError(described_error("module", inputs, error)) from error
+        raise failed_on("module", inputs, error) from error
     entries = logits_entries(output)
     _check_output(output, entries, head)
     entries = {name: value[:, None] if value.ndim == 1 else value for name, value in entries.items()}

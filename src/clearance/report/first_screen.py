@@ -239,10 +239,10 @@ def _rivals(findings: Findings) -> list[Markup]:
     tied = [strong(str(row.against)) for row in rows if claimed(row) != "better"]
     if not tied:
         return [Markup("{} {} ahead of {}.").format(best, so, listed(ahead))]
-    open_ = Markup("the seeds do not separate {} from {}.").format(best, listed(tied))
     if not ahead:
-        return [Markup("But ") + open_]
-    return [Markup("{} {} ahead of {}; ").format(best, so, listed(ahead)) + open_]
+        return [Markup("The seeds do not separate {} from {}.").format(best, listed(tied))]
+    text = Markup("{} {} ahead of {}; the seeds do not separate {} from {}.")
+    return [text.format(best, so, listed(ahead), best, listed(tied))]
 
 
 def _other_heads(findings: Findings) -> list[Markup]:
