@@ -233,7 +233,8 @@ def test_sets_that_do_not_belong_together_are_refused(case):
     from clearance.data import gaussian_images
 
     with pytest.raises(
-        ValueError, match=r"same classes in the same order; got 3 and 2: only `train` has 2\. Rename or remove"
+        ValueError,
+        match=r"same classes in the same order; got 3 and 2: only `train` has 2\. Rename or remove",
     ):
         case(classifier(), train_set(), gaussian_images(class_count=2, shape=(1, 4, 4)))
     with pytest.raises(ValueError, match=r"\(1, 4, 4\).*\(1, 8, 8\)"):

@@ -264,7 +264,10 @@ WRONG = {
     "too small": ((*SIZED[:-1], "1"), "the model fails on the images: `module` must take the example"),
     "mean alone": ((*SIZED, "--mean", "0.1"), "got `mean` alone. Give the `std`"),
     "std alone": ((*SIZED, "--std", "0.1"), "got `std` alone. Give the `mean`"),
-    "a folder that cannot be made": ((*SIZED, "--weights", "best.pt", "--out", "/proc/none"), "cannot open /proc/none: "),
+    "a folder that cannot be made": (
+        (*SIZED, "--weights", "best.pt", "--out", "/proc/none"),
+        "cannot open /proc/none: ",
+    ),
     "channels": ((*SIZED, "--mean", "0.1,0.2", "--std", "1"), "`mean` must be one value or one per channel"),
     "head": ((*SIZED, "--head", "fcc"), "got 'fcc'. Did you mean 'fc'?"),
 }

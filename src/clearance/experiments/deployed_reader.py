@@ -17,8 +17,8 @@ class Deployed:
     def _read(self, _: torch.nn.Module, features: tuple[torch.Tensor, ...], logits: torch.Tensor) -> None:
         self.logits = logits
         if "threshold" in self.kept:
-            features = torch.nn.functional.normalize(features[0].double(), eps=1e-30)
-            cosines = features @ self.known.to(logits.device).T
+            known = self.known.to(logits.device)
+            cosines = torch.nn.functional.normalize(features[0].double(), eps=1e-30) @ known.T
             self.usual = (
                 cosines.topk(self.kept["neighbours"]).values[:, -1] >= self.kept["threshold"]
             ).tolist()
