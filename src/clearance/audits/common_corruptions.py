@@ -20,11 +20,11 @@ from clearance._rng import generator
 from clearance.audits._audit import WILSON, Audit, Findings, Subject, right_after, share_of, wilson_interval
 from clearance.audits._samples import fixed_images
 from clearance.data import ImageSet
+from clearance.data.image_set import GREY
 from clearance.records.summary import Z_95
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 SEVERITIES = (1, 2, 3, 4, 5)
-_GREY = (0.299, 0.587, 0.114)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _pixelate(images: Tensor, strength: float, stream: torch.Generator) -> Tenso
 
 def _grey(images: Tensor, strength: float, stream: torch.Generator) -> Tensor:
     del stream
-    grey = (images * torch.tensor(_GREY).view(1, 3, 1, 1)).sum(dim=1, keepdim=True)
+    grey = (images * torch.tensor(GREY).view(1, 3, 1, 1)).sum(dim=1, keepdim=True)
     return images + strength * (grey - images)
 
 

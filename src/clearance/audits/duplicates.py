@@ -20,10 +20,9 @@ from clearance.audits._audit import Audit, Findings, Subject, share_of
 from clearance.audits._change_sheet import picture_pixels
 from clearance.audits._samples import other_images
 from clearance.data import ImageSet
-from clearance.data.image_set import CHUNK, image_digests
+from clearance.data.image_set import CHUNK, GREY, image_digests
 from clearance.vocabulary import Exhibit, Measurement, Scalar
 
-GREY = (0.299, 0.587, 0.114)  # of red, green and blue: what JPEG keeps best
 SIDE = 32  # pixels to which a larger image is averaged before its transform
 BLOCK = 8  # frequencies along each axis
 CANDIDATES = 0.1  # distance of two hashes up to which images are compared pixel by pixel

@@ -165,10 +165,10 @@ def _save_partial(console: "Console", out: str, card: "Card") -> None:
     try:
         page = _saved(card, out)
     except OSError as error:
-        console.print(f"No partial report: {error}", highlight=False, soft_wrap=True)
+        console.print(f"No partial report: {error}", soft_wrap=True)
         return
     seeds = "{seeds} of {of}".format(**card.report.recipe["partial"])
-    console.print(f"Partial report, {seeds} seeds: {page}", highlight=False, soft_wrap=True)
+    console.print(f"Partial report, {seeds} seeds: {page}", soft_wrap=True)
 
 
 def _print_plan(console: "Console", recipe: "Recipe", out: str, values: int, where: str) -> None:

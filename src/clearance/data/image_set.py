@@ -21,6 +21,7 @@ from clearance.data.augmentation import Augmentation
 from clearance.data.stratified import draw_quota, draw_stratified
 
 UNLABELLED = "unlabelled"  # the single class of images without labels
+GREY = (0.299, 0.587, 0.114)  # of red, green and blue, as in Pillow's mode "L" and in JPEG
 CHUNK = 2**22  # bytes of pixels that are hashed at once: few, because freed memory of larger pieces is kept
 MORE_IMAGES = (
     "Add images of it. Do not renumber the labels of a trained network: its outputs keep their numbers. Its test "

@@ -19,6 +19,7 @@ from clearance._rng import cuda_in_use
 from clearance._text import as_text
 from clearance.data.folder import open_folder, open_pictures, picture_array
 from clearance.data.image_set import (
+    GREY,
     UNLABELLED,
     ImageSet,
     as_labels,
@@ -39,7 +40,6 @@ _READ_TWICE = 16  # items; a flip of half of the images then shows in all but 1 
 _OUTSIDE = 1e-3  # of [0, 1], that they may leave where pixels are no bytes
 _LOOKED_AT = 256  # images
 _ROUNDING = 0.02  # 255ths: what normalising and undoing it in float32 may leave
-_GREY = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's mode "L"
 
 
 def open_images(
@@ -475,5 +475,5 @@ def _with_channels(found: ImageSet, channels: int) -> ImageSet:
         )
     if channels == 3:
         return found._derived(images=found.images.expand(-1, 3, -1, -1))
-    grey = torch.tensor(_GREY, device=found.images.device).view(1, 3, 1, 1)
+    grey = torch.tensor(GREY, device=found.images.device).view(1, 3, 1, 1)
     return found._derived(images=(found.images * grey).sum(dim=1, keepdim=True).clamp(0, 1))

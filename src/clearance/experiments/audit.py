@@ -54,9 +54,9 @@ from clearance.models.features import answered
 from clearance.records import ExhibitRecord, Record
 from clearance.records.record import IMPOSSIBLE
 from clearance.report import Card
+from clearance.report.page import IMAGES
 
 READING = "reading"  # in the list of times: model and images
-PICTURES = "images"  # the kind of exhibit that shows images
 Again = Callable[[Sequence[str] | None], str]
 """Gives the command that makes a report again, or, for names of audits, the one that adds them."""
 Say = Callable[[str], object]
@@ -401,7 +401,7 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
             failed = _exported(subject, done.findings, request)
     where = (found.data.test.name, found.name, found.seed)
     exhibits = [e for f in done.findings for e in f.exhibits]
-    kept = [e for e in exhibits if request.include_images or e.kind != PICTURES]
+    kept = [e for e in exhibits if request.include_images or e.kind != IMAGES]
     records = RunFindings(
         None,
         tuple(Record(*where, m) for f in done.findings for m in f.measurements),

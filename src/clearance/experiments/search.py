@@ -177,11 +177,11 @@ def search_settings(
                 break
 
     data = build_data(_held_out(recipe))
-    check_draws(_held_out(recipe), data, range(max(recipe.seeds, finalist_seeds or 0)))
+    seeds = max(recipe.seeds, finalist_seeds or 0)
+    check_draws(_held_out(recipe), data, range(seeds))
     check_networks(recipe, data)
     with contextlib.nullcontext() if engine is None else on_processes(engine) as executor:
         widened(short, wanted, executor)
-        seeds = max(recipe.seeds, finalist_seeds or 0)
         if short.epochs < recipe.epochs or recipe.seeds < seeds:
             again = {
                 name: _best_few(method, trials, name, finalists, criterion)

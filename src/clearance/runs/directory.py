@@ -248,7 +248,7 @@ def read_checkpoint(folder: Path, step: int) -> Checkpoint:
         raise _unreadable(path, error) from error
 
 
-def read_metrics_end(folder: Path, step: int) -> tuple[int, str | None]:
+def read_metrics_end(folder: Path, step: int) -> tuple[int, str]:
     """Length and SHA-256 of the metrics at the checkpoint of `step`.
 
     Raises:
@@ -257,7 +257,7 @@ def read_metrics_end(folder: Path, step: int) -> tuple[int, str | None]:
     path = folder / f"{step:08d}"
     try:
         state = _read_state(path)
-        return int(state["metrics_bytes"]), state.get("metrics_sha256")
+        return int(state["metrics_bytes"]), str(state["metrics_sha256"])
     except (LookupError, TypeError) as error:
         raise _unreadable(path, error) from error
 

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from clearance.records.derived import SummaryRow
 from clearance.records.record import ExhibitRecord
 from clearance.report.audit_page import AuditPage, Row, Section, Term, section
+from clearance.report.audits.out_of_distribution import NO_DEFENCE
 from clearance.report.drawing import Columns, bands, page_figure, shown_pixels
 from clearance.report.findings import Findings
 from clearance.report.names import SCORES, in_usual_order, method_name, score_name, setting
@@ -323,7 +324,6 @@ def _shown(axes: Axes, row: tuple[Any, ...]) -> None:
     axes.set_title(f"{cut(own, 9)} → {cut(taken, 9)}\np {p:.2g}", fontsize=8.5, color=INK, pad=2)
 
 
-_KNOWN = "It is not a defence: compare it with how often an attack that knows the score passes."
 PAGE = AuditPage(
     title="Detection by likelihood",
     reading=(
@@ -336,20 +336,20 @@ PAGE = AuditPage(
             "Detection AUROC",
             "The chance that an out-of-distribution or attacked image gets a lower score than a normal one (AUROC).",
             "100 % detects every one, 50 % is guessing; below 50 %, such images look more normal than normal ones.",
-            f"Scores of pixels alone are often as good: a score that does not beat them is not a finding. {_KNOWN}",
+            f"Scores of pixels alone are often as good: a score that does not beat them is not a finding. {NO_DEFENCE}",
         ),
         "aupr": Term(
             "Average precision of detection",
             "Images are flagged from the lowest score up; the share of flagged images that are flagged correctly, "
             "averaged over all that are found (AUPR).",
             "Higher is better; a random score has the share of such images in the set.",
-            f"It cannot be compared between sets with other shares. {_KNOWN}",
+            f"It cannot be compared between sets with other shares. {NO_DEFENCE}",
         ),
         "fpr95": Term(
             "Passing when 95 % of normal images pass",
             "The share of such images that pass the threshold that 95 % of the normal ones pass (FPR95).",
             "Lower is better; 95 % is guessing.",
-            _KNOWN,
+            NO_DEFENCE,
         ),
         "rejected": Term(
             "Normal images rejected",
@@ -362,7 +362,7 @@ PAGE = AuditPage(
             "Images caught",
             "The share of images below that threshold, of those that fooled the network or are out of distribution.",
             "Higher is better; 5 % of normal images are lost in exchange.",
-            _KNOWN,
+            NO_DEFENCE,
         ),
         "fooled": Term(
             "Images that fooled the network",

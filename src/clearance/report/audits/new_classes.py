@@ -3,6 +3,7 @@
 from markupsafe import Markup
 
 from clearance.report.audit_page import AuditPage, Section, Term
+from clearance.report.audits.deeper_cut import HEADS
 from clearance.report.findings import Findings
 from clearance.report.names import PIXELS, head_name
 from clearance.report.numbers import data
@@ -13,7 +14,6 @@ WHAT = (
     "Some classes were left out of training. Here the last layers are retrained only for these classes, from a few "
     "images of each, and tested on other images of them. The paper does not measure this."
 )
-HEADS = ("retrained", "class mean")
 
 
 def new_classes_section(findings: Findings) -> Section | None:

@@ -61,7 +61,7 @@ def detection_section(findings: Findings) -> Section | None:
     return section(PAGE.title, [PAGE.reading], [Row(curves)])
 
 
-_KNOWN = "It is not a defence: compare it with how often an attack that knows the score passes."
+NO_DEFENCE = "It is not a defence: compare it with how often an attack that knows the score passes."
 PAGE = AuditPage(
     title="Out-of-distribution detection",
     reading=(
@@ -90,19 +90,19 @@ PAGE = AuditPage(
             "The chance that an out-of-distribution image lies farther from the training images than a test image, "
             "in the network's features.",
             "Higher is better; 50 % is guessing.",
-            _KNOWN,
+            NO_DEFENCE,
         ),
         "auroc_softmax": Term(
             "AUROC of the largest softmax probability",
             "The same with the largest probability as score.",
             "Higher is better; 50 % is guessing.",
-            _KNOWN,
+            NO_DEFENCE,
         ),
         "auroc_energy": Term(
             "AUROC of the energy",
             "The same with the logarithm of the summed exponentials of the logits as score.",
             "Higher is better; 50 % is guessing.",
-            _KNOWN,
+            NO_DEFENCE,
         ),
     },
     section=detection_section,
