@@ -175,6 +175,23 @@ def test_the_largest_drop_is_named_where_too_few_images_tell():
     assert same == "None of 3 is significantly worse."
 
 
+def test_what_became_worse_is_shown_first_and_says_what_to_look_at(cards):
+    worse = network()
+    with torch.no_grad():
+        worse.head.bias.copy_(torch.tensor([0.0, -0.5, -1.5]))  # bees lose some, cats lose many
+    found = diff(
+        cards["sound"], cl.audit(worse, train=images(seed=1), test=images(), audits=USUAL, name="worse")
+    )
+    todos = {one.title: one.todo for one in found.findings}
+    assert todos["Accuracy"] == todos["Recall by class"] == "Look at the images that are wrong now."
+    assert not todos["Confidence minus accuracy"]
+    (flipped,) = [one for one in found.findings if one.title == "Flipped images"]
+    given = [shot.words[1] for shot in flipped.pictures[0].shots]
+    assert given == sorted(given, reverse=True)
+    assert given[0] == "given cat"
+    assert {todo for todo in (one.todo for one in diff(cards["blind"], cards["sound"]).findings)} == {""}
+
+
 def test_one_image_that_flipped_is_one():
     def flips(**kinds):
         found = diff(card("old"), card("new"))

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -262,7 +263,11 @@ class Diff:
         for change in self.changes:
             if change.result.low is not None:
                 groups.setdefault(change.group, []).append(change)
-        found = [_finding(changes) for changes in groups.values()]
+        flipped = "Look at the images that are wrong now." if self.flips and self.flips["lost"] else ""
+        found = [
+            _finding(changes, flipped if audit in ("accuracy", "performance") else "")
+            for (audit, _), changes in groups.items()
+        ]
         return tuple(sorted([*found, *self._flips()], key=lambda one: SEVERITIES.index(one.severity)))
 
     def _flips(self) -> Iterator[Finding]:
@@ -305,9 +310,11 @@ class Diff:
         return found
 
     def _gallery(self, kind: str, most: int, *, folded: bool = False) -> Gallery | None:
-        """The images of a kind of flip that one of the audits keeps a picture of."""
+        """Images of a kind of flip that an audit keeps a picture of; first of the class that has most of it."""
         shots = {shot.words[0]: shot for report in (self.last, self.now) for shot in stored_shots(report)}
         rows = [] if self.flips is None else [row for row in self.flips[kind] if row["file"] in shots]
+        often = Counter(row["given"] for row in rows)
+        rows.sort(key=lambda row: (-often[row["given"]], row["given"]))
         shown = [
             replace(
                 shots[row["file"]],
@@ -475,8 +482,8 @@ def _verdict(change: Change) -> str:
     return "no significant change"
 
 
-def _finding(changes: Sequence[Change]) -> Finding:
-    """The change of a group that is worse most clearly, and how many others are."""
+def _finding(changes: Sequence[Change], todo: str) -> Finding:
+    """The change of a group that is worse most clearly, and how many others are, with what to do if any is."""
     first = changes[0]
     where = Markup("{}: ").format(first.where) if len(changes) > 1 else Markup("")
     worse = [change for change in changes if change.severity != "fine"]
@@ -491,7 +498,7 @@ def _finding(changes: Sequence[Change]) -> Finding:
         said = Markup("None of {} is significantly worse{}.").format(len(changes), _largest_loss(changes))
     if better and len(changes) > 1:
         said += Markup(" Better: {}.").format(_some(better))
-    return Finding(_title(first), first.severity, said)
+    return Finding(_title(first), first.severity, said, todo if worse else "")
 
 
 def _largest_loss(changes: Sequence[Change]) -> Markup:
