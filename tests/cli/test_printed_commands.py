@@ -1,10 +1,12 @@
 """Commands that are printed can be pasted: paths stand as they were typed."""
 
+import getpass
 import sys
 
 from clearance.cli._console import Console
 from clearance.cli.audit import AuditCommand, command
-from clearance.cli.compare import _print_result
+from clearance.cli.compare import _command, _print_result
+from clearance.experiments.recipe import Recipe
 from clearance.records import Report
 from clearance.report import Card
 
@@ -17,6 +19,14 @@ def test_after_a_comparison_paths_are_those_that_were_given(monkeypatch, capsys)
     }
     _print_result(Console(), Card(Report(left, {}, "", "")), "page.html")
     assert "clearance compare --root data --out /tmp/cmp" in capsys.readouterr().out
+
+
+def test_a_comparisons_page_shows_no_folder_outside_and_no_user(monkeypatch):
+    user = getpass.getuser()
+    words = ["compare", f"--dataset=folder:../{user}/pets", "--recipe", f"{user}/mine.yaml", "--out", "~/cmp"]
+    monkeypatch.setattr(sys, "argv", ["clearance", *words])
+    shown = _command(Recipe(dataset="digits"))
+    assert shown == "clearance compare --dataset=folder:pets --recipe images/mine.yaml --out cmp"
 
 
 def test_the_demonstration_has_no_audits_of_its_own():

@@ -189,7 +189,7 @@ def test_what_became_worse_is_shown_first_and_says_what_to_look_at(cards):
     given = [shot.words[1] for shot in flipped.pictures[0].shots]
     assert given == sorted(given, reverse=True)
     assert given[0] == "given cat"
-    assert {todo for todo in (one.todo for one in diff(cards["blind"], cards["sound"]).findings)} == {""}
+    assert {one.todo for one in diff(cards["blind"], cards["sound"]).findings} == {""}
 
 
 def test_one_image_that_flipped_is_one():

@@ -403,9 +403,10 @@ def command(options: "AuditCommand", more: Sequence[str] | None = None, *, exact
     """
     if options._is_demo():
         return "clearance audit demo"
+    from clearance.experiments.provenance import shown_path
 
     def path(typed: str | Path) -> str:
-        return str(typed) if exact else _without_folders(str(typed))
+        return str(typed) if exact else shown_path(str(typed))
 
     words = ["clearance", "audit", _with_place(options.model, path, last=True)]
     for name in (*_IMAGES, *_FILES, *_PLAIN, *(_OF_MACHINE if exact else ())):
@@ -442,17 +443,6 @@ def _with_place(text: str, path: Callable[[str], str], *, last: bool = False) ->
     if not colon:
         return path(text) if last else text
     return f"{path(kind)}:{rest}" if last and ".py:" in text else f"{kind}:{path(rest) if rest else rest}"
-
-
-def _without_folders(path: str) -> str:
-    """A path below the working folder as it is; of another one the last name, without that of this user."""
-    from clearance.experiments.provenance import without_owner
-
-    typed = Path(path)
-    here = typed.relative_to(Path.cwd()) if typed.is_relative_to(Path.cwd()) else typed
-    if here.is_absolute() or ".." in here.parts or path.startswith("~"):
-        return without_owner(typed.name)
-    return "/".join(without_owner(part) for part in here.parts) or "."
 
 
 def numbers(option: str, text: str | None) -> tuple[float, ...] | None:

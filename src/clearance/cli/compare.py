@@ -136,14 +136,20 @@ def _command(recipe: "Recipe") -> str:
 
 
 def _without_folders(word: str) -> str:
-    """A word of a command line in which a path from the root or from home keeps its last name only.
+    """A word of a command line with the path in it as `shown_path`; an address stays.
 
     >>> _without_folders("--dataset=folder:/home/ann/pets"), _without_folders("results/one")
     ('--dataset=folder:pets', 'results/one')
-    >>> _without_folders("run:/home/ann/runs/plain")
-    'run:plain'
+    >>> _without_folders("run:/home/ann/runs/plain"), _without_folders("s3://bucket/runs")
+    ('run:plain', 's3://bucket/runs')
     """
-    return re.sub(r"^((?:--[\w-]+=)?(?:folder:|npz:|run:)?)[/~].*?([^/]*)/*$", r"\1\2", word)
+    from clearance._files import is_remote
+    from clearance.experiments.provenance import shown_path
+
+    start = re.match(r"(?:--[\w-]+=)?(?:folder:|npz:|run:)?", word)
+    assert start is not None
+    path = word[start.end() :]
+    return word if "/" not in path or is_remote(path) else start.group() + shown_path(path)
 
 
 def _saved(card: "Card", out: str) -> str:

@@ -125,6 +125,19 @@ def without_owner(name: str) -> str:
     return INSTEAD if name.casefold() in _owner() else name
 
 
+def shown_path(path: str) -> str:
+    """A path below the working folder as it is; of another one the last name. Without names of `without_owner`.
+
+    >>> shown_path("runs/one"), shown_path("/home/ann/pets"), shown_path("../pets")
+    ('runs/one', 'pets', 'pets')
+    """
+    typed = Path(path)
+    here = typed.relative_to(Path.cwd()) if typed.is_relative_to(Path.cwd()) else typed
+    if here.is_absolute() or ".." in here.parts or path.startswith("~"):
+        return without_owner(typed.name)
+    return "/".join(without_owner(part) for part in here.parts) or "."
+
+
 def _owner() -> set[str]:
     found = {platform.node(), platform.node().partition(".")[0], Path.home().name}
     with suppress(OSError, KeyError, ImportError):  # a user without a name
