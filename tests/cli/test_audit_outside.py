@@ -266,7 +266,7 @@ WRONG = {
     "std alone": ((*SIZED, "--std", "0.1"), "got `std` alone. Give the `mean`"),
     "a folder that cannot be made": (
         (*SIZED, "--weights", "best.pt", "--out", "/proc/none"),
-        "cannot open /proc/none: ",
+        "cannot read or write /proc/none: ",
     ),
     "channels": ((*SIZED, "--mean", "0.1,0.2", "--std", "1"), "`mean` must be one value or one per channel"),
     "head": ((*SIZED, "--head", "fcc"), "got 'fcc'. Did you mean 'fc'?"),

@@ -64,10 +64,9 @@ def scaled_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
     log sum_{i != y} exp(z_i / s) - z_y / s
 
-    s = (max_i z_i - min_i z_i) / SPREAD_IN_UNITS, constant in the gradient, and 1 where all logits are equal. Classes
-    that are masked by a very small logit, :data:`MASKED` times as far below the largest as the middle one is, do not
-    count in the minimum. Its
-    gradient has the direction of cross-entropy's and, unlike that, never vanishes: with two classes p_y is 1 to the
+    s = (max_i z_i - min_i z_i) / SPREAD_IN_UNITS, constant in the gradient, and 1 where all logits are equal. With
+    four or more classes the minimum leaves out those that are masked by a very small logit: more than :data:`MASKED`
+    times as far below the largest as the middle one is. Its gradient has the direction of cross-entropy's and, unlike that, never vanishes: with two classes p_y is 1 to the
     last digit in any such units. Numerator and denominator of z / s are multiplied by the same power of two without
     rounding, so that not even the last bit changes.
 
@@ -113,8 +112,7 @@ digits, in all three norms; 10 is as good for forty steps, smaller values are cl
 """
 
 MASKED = 100.0
-"""From how many times the middle logit's distance to the largest on a class is masked. Ours; of a trained network's
-logits none is nearly as far away."""
+"""How many times as far below the largest as the middle logit one must be to count as masked. Ours, not tuned."""
 
 
 def _at(logits: Tensor, classes: Tensor) -> Tensor:

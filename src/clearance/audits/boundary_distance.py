@@ -403,7 +403,7 @@ def _deviation(model: Classifier, images: Tensor, layer: str, chunk: int) -> tup
         total += off.sum(dim=0)
         squares += off.square().sum(dim=0)
     variances = squares / len(images) - (total / len(images)).square()
-    # the rounding error of equal images is not a spread; of one constant unit it says nothing of the others
+    # unit by unit, so that a large one hides no other: rounding of equal images is not a spread; NaN stays NaN
     variances[variances <= 1e-12 * origin.square()] = 0.0
     variance, tiny = float(variances.mean()), 1e-12 * float(origin.square().median())
     return (0.0 if variance <= tiny else math.sqrt(variance)), origin.numel()

@@ -70,7 +70,10 @@ def _said(error: Exception) -> str:
     """An error's message; one of the operating system in words."""
     if not isinstance(error, OSError) or error.strerror is None or error.filename is None:
         return str(error)
-    return f"cannot open {error.filename}: {error.strerror}. Check the path and who may read or write it."
+    return (
+        f"cannot read or write {error.filename}: {error.strerror}. Check the path, its permissions and the space on "
+        "the disk."
+    )
 
 
 def _open_what_is_closed() -> None:

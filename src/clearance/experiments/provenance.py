@@ -126,7 +126,7 @@ def without_owner(name: str) -> str:
 
 
 def shown_path(path: str) -> str:
-    """A path below the working folder as it is; of another one the last name. Without names of `without_owner`.
+    """A path below the working folder as it is; of another one the last name. `without_owner` hides the user's name.
 
     >>> shown_path("runs/one"), shown_path("/home/ann/pets"), shown_path("../pets")
     ('runs/one', 'pets', 'pets')
