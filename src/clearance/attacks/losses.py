@@ -66,9 +66,9 @@ def scaled_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
     s = (max_i z_i - min_i z_i) / SPREAD_IN_UNITS, constant in the gradient, and 1 where all logits are equal. With
     four or more classes the minimum leaves out those that are masked by a very small logit: more than :data:`MASKED`
-    times as far below the largest as the middle one is. Its gradient has the direction of cross-entropy's and, unlike that, never vanishes: with two classes p_y is 1 to the
-    last digit in any such units. Numerator and denominator of z / s are multiplied by the same power of two without
-    rounding, so that not even the last bit changes.
+    times as far below the largest as the middle one is. Its gradient has the direction of cross-entropy's and, unlike
+    that, never vanishes: with two classes p_y is 1 to the last digit in any such units. Numerator and denominator of
+    z / s are multiplied by the same power of two without rounding, so that not even the last bit changes.
 
     >>> logits, labels = torch.randn(5, 10), torch.arange(5)
     >>> torch.equal(scaled_cross_entropy(64 * logits, labels), scaled_cross_entropy(logits, labels))
