@@ -168,3 +168,12 @@ def test_json_survives_a_reader_that_goes_away(tmp_path, stream):
         assert "Broken pipe" not in done.stderr
     else:
         assert json.loads(done.stdout)["measurements"]
+
+
+def test_help_that_no_one_reads_to_its_end_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "clearance", "audit", "--help"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -7,6 +7,7 @@ from typing import Any
 import tyro
 
 from clearance._checks import check_choice
+from clearance.cli._console import silence
 from clearance.cli._ending import one_line_errors
 from clearance.cli.audit import AuditCommand
 from clearance.cli.check import CheckCommand
@@ -43,13 +44,20 @@ def main(arguments: list[str] | None = None) -> None:
         return
     with one_line_errors("clearance", resumes=bool(words) and words[0] in KEEPS_RUNS):
         config = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
-        if not words or words[0].startswith("-"):
-            tyro.extras.subcommand_cli_from_dict(
-                COMMANDS, prog="clearance", description=DESCRIPTION, args=words, config=config
-            ).run()
-        else:  # only this command is parsed, so that an error names no option of another
-            check_choice("command", words[0], COMMANDS)
-            tyro.cli(COMMANDS[words[0]], prog=f"clearance {words[0]}", args=words[1:], config=config).run()
+        try:
+            if not words or words[0].startswith("-"):
+                command = tyro.extras.subcommand_cli_from_dict(
+                    COMMANDS, prog="clearance", description=DESCRIPTION, args=words, config=config
+                )
+            else:  # only this command is parsed, so that an error names no option of another
+                check_choice("command", words[0], COMMANDS)
+                command = tyro.cli(
+                    COMMANDS[words[0]], prog=f"clearance {words[0]}", args=words[1:], config=config
+                )
+        except BrokenPipeError:  # --help, of which no one reads the rest
+            silence(sys.stdout)
+            return
+        command.run()
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class Console(rich.console.Console):
     def on_broken_pipe(self) -> None:
         """Where no one reads any more, print nothing and go on: the command keeps its own status."""
         self.quiet = True
-        _silence(self.file)
+        silence(self.file)
 
 
 def write_out(text: str) -> None:
@@ -39,10 +39,11 @@ def write_out(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        _silence(sys.stdout)
+        silence(sys.stdout)
 
 
-def _silence(stream: IO[str]) -> None:
+def silence(stream: IO[str]) -> None:
+    """Let what is written from now on go nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
