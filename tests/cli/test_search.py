@@ -52,6 +52,8 @@ def test_what_was_chosen_is_printed_as_a_recipe_takes_it(monkeypatch, tmp_path):
     assert (found.model, found.epochs) == ("tiny-cnn", 7)
     methods = found.methods
     assert (methods["foca"].lr, methods["foca"].per_class, methods["foca"].way) == (0.025, 3, "foca")
+    assert re.search(r"^ *foca .* 0\.025\* +3 +5\.00 %", shown, re.MULTILINE)
+    assert re.search(r"^ *plain .* 0\.025\* +5\.00 %", shown, re.MULTILINE), "no weak heads, no images per class"
 
 
 def test_what_the_caller_changed_is_printed_too(monkeypatch, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from clearance.cli._options import OptionalCount, OptionalPath, OptionalText
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from clearance.experiments.method import Method
     from clearance.experiments.recipe import Recipe
     from clearance.experiments.search import Trial
 
@@ -95,7 +97,7 @@ class SearchCommand:
                 finalists=self.finalists,
                 criterion=self.choose_by,
             )
-        console.print(_table(trials, list(recipe.methods)))
+        console.print(_table(trials, recipe.methods))
         console.print(f"Trials: {_saved(trials, self.out)}", soft_wrap=True)
         console.print("Chosen settings, as a recipe file for --recipe:")
         console.print(_as_yaml(trials, recipe, self.choose_by), soft_wrap=True)
@@ -167,13 +169,13 @@ def _as_yaml(trials: "list[Trial]", recipe: "Recipe", criterion: str) -> str:
 NOT_OF_TRAINING = ("dataset", "root", "size", "seeds", "audits", "audit_settings", "methods")
 
 
-def _table(trials: "list[Trial]", methods: list[str]) -> "Table":
+def _table(trials: "list[Trial]", methods: "Mapping[str, Method]") -> "Table":
     from rich.table import Table
 
     from clearance.experiments.search import CRITERIA, at_edge, best_trial
 
     table = Table("method", "chosen by", "lr", "per class", "one-image error", "own error", box=None)
-    for method in methods:
+    for method, settings in methods.items():
         for criterion in CRITERIA:
             chosen = best_trial(trials, method, criterion)
             if criterion == CRITERIA[0] and chosen.one_image_error is None:
@@ -184,5 +186,6 @@ def _table(trials: "list[Trial]", methods: list[str]) -> "Table":
             if at_edge(trials, chosen):
                 rate += "*"
                 table.caption = "* at an edge of the learning rates tried: a better one may be outside"
-            table.add_row(method, criterion.replace("_", " "), rate, str(chosen.per_class), *errors)
+            per_class = str(chosen.per_class) if settings.way == "foca" else ""
+            table.add_row(method, criterion.replace("_", " "), rate, per_class, *errors)
     return table
