@@ -74,15 +74,6 @@ def ratio(value: float) -> Markup:
     return _element(value, f"{value:.2f}" if math.isfinite(value) else _not_finite(value))
 
 
-def plain_number(shown: Markup) -> str:
-    """What `data` printed, as code reads it.
-
-    >>> plain_number(data(0.27, "ratio")), plain_number(data(-1200, "count"))
-    ('0.270', '-1200')
-    """
-    return shown.striptags().replace("−", "-").replace(",", "")
-
-
 def levels(value: float, half: float | None = None) -> Markup:
     r"""A change of a pixel, of the range from black to white, in levels of 255.
 

@@ -22,7 +22,7 @@ from clearance.report.audit_page import (
 from clearance.report.drawing import Columns, page_figure
 from clearance.report.findings import Findings
 from clearance.report.names import setting
-from clearance.report.numbers import data, plain_number, rest
+from clearance.report.numbers import data, rest
 from clearance.report.pictures import drawn_firsts, firsts
 from clearance.report.svg import GRID, INK, MUTED, marker, series
 from clearance.report.tables import Compact, by_method, mean
@@ -156,7 +156,8 @@ def calibration_findings(findings: Findings) -> list[Finding]:
         said += Markup(" Dividing its logits by one temperature does not fix that.")
         return [Finding(TITLE, severity, said, "Do not read its probabilities as the chance of being right.")]
     todo = Markup("Divide logits by {}: this changes no prediction and leaves {}.").format(*temperature)
-    return [Finding(TITLE, severity, said, todo, f"logits = logits / {plain_number(temperature[0])}")]
+    code = f"logits = logits / {temperature[0].striptags().replace(',', '')}"
+    return [Finding(TITLE, severity, said, todo, code)]
 
 
 def _both(findings: Findings) -> Markup:
