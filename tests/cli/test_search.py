@@ -53,7 +53,9 @@ def test_what_was_chosen_is_printed_as_a_recipe_takes_it(monkeypatch, tmp_path):
     methods = found.methods
     assert (methods["foca"].lr, methods["foca"].per_class, methods["foca"].way) == (0.025, 3, "foca")
     assert re.search(r"^ *foca .* 0\.025\* +3 +5\.00 %", shown, re.MULTILINE)
-    assert re.search(r"^ *plain .* 0\.025\* +5\.00 %", shown, re.MULTILINE), "no weak heads, no images per class"
+    assert re.search(r"^ *plain .* 0\.025\* +5\.00 %", shown, re.MULTILINE), (
+        "no weak heads, no images per class"
+    )
 
 
 def test_what_the_caller_changed_is_printed_too(monkeypatch, tmp_path):

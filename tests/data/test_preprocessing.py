@@ -22,8 +22,8 @@ class Mode(enum.Enum):
 
 
 class Resize:
-    def __init__(self, size, interpolation=Mode.BICUBIC):
-        self.size, self.interpolation = size, interpolation
+    def __init__(self, size, interpolation=Mode.BICUBIC, max_size=None):
+        self.size, self.interpolation, self.max_size = size, interpolation, max_size
 
 
 class CenterCrop:
@@ -175,6 +175,71 @@ def test_a_crop_without_a_resize_is_refused(source):
         preprocessing_of(source)
 
 
+class Grayscale:
+    num_output_channels = 3
+
+
+class Compose:
+    def __init__(self, *transforms):
+        self.transforms = list(transforms)
+
+
+OTHER_STEPS = {
+    "a crop before the resize": ([CenterCrop(), Resize(64), ToTensor(), Normalize()], "CenterCrop, Resize"),
+    "two resizes": ([Resize(256), CenterCrop(), Resize(64), ToTensor(), Normalize()], "CenterCrop, Resize"),
+    "another step": ([Grayscale(), Resize(256), CenterCrop(), ToTensor()], "got Grayscale, Resize"),
+    "a composition in it": (
+        [Compose(Resize(256), CenterCrop(), ToTensor()), Normalize()],
+        "got Compose, Normalize",
+    ),
+}
+
+
+@pytest.mark.parametrize(("parts", "got"), OTHER_STEPS.values(), ids=OTHER_STEPS.keys())
+def test_a_composition_that_the_settings_cannot_say_is_refused(parts, got):
+    with pytest.raises(ValueError, match=f"Resize, CenterCrop and Normalize in this order, .*{got}"):
+        preprocessing_of(Compose(*parts))
+
+
+def test_a_resize_with_a_longest_side_is_refused():
+    with pytest.raises(ValueError, match="a Resize with `max_size` cannot be followed"):
+        preprocessing_of(Compose(Resize(256, max_size=300), CenterCrop(), Normalize()))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {
+            **HF,
+            "size": {"height": 224, "width": 224},
+            "crop_size": 256,
+        },  # Perceiver's: it crops, and resizes then
+        {**HF, "size": {"shortest_edge": 64}, "crop_size": 178},
+    ],
+)
+def test_a_crop_larger_than_the_resized_picture_is_refused(source):
+    with pytest.raises(ValueError, match=r"`short_side` must be at least `size`.*; got short_side="):
+        preprocessing_of(source)
+
+
+def test_a_short_side_alone_changes_nothing_and_is_refused():
+    with pytest.raises(
+        ValueError, match=r"`short_side` must be at least `size`.*short_side=10 and size=None"
+    ):
+        Preprocessing(short_side=10)
+
+
+def test_channels_turned_round_are_refused():
+    with pytest.raises(ValueError, match="must keep red, green and blue in their order"):
+        preprocessing_of({**HF, "size": {"shortest_edge": 64}, "do_flip_channel_order": True})
+
+
+@pytest.mark.parametrize("value", [5, "hamming"])
+def test_an_interpolation_that_is_not_known_is_refused(value):
+    with pytest.raises(ValueError, match=f"an interpolation must be one of nearest, .*; got {value!r}"):
+        preprocessing_of({**TIMM, "interpolation": value})
+
+
 def test_a_resize_that_is_not_understood_is_refused():
     with pytest.raises(
         ValueError, match=r"must resize to `shortest_edge`, or to `height` and `width`; got .*800"
@@ -223,5 +288,6 @@ def test_in_words():
     assert str(Preprocessing(MEAN, STD, 224, 256)) == (
         "images 256 -> 224 px (bilinear), mean 0.485, 0.456, 0.406, std 0.229, 0.224, 0.225"
     )
+    assert str(Preprocessing(size=8)) == "images 8 -> 8 px (bilinear)"
     assert str(Preprocessing()) == "images unchanged"
     assert str(Preprocessing(mean=(0.5,))) == "images unchanged, mean 0.5"

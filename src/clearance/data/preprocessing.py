@@ -28,14 +28,14 @@ class Preprocessing:
         mean: Subtracted from images in [0, 1], one value per channel; None if unknown.
         std: Divides images after that.
         size: Side of the centre crop, in pixels.
-        short_side: Length of the short side before the crop, in pixels; None is `size`.
+        short_side: Length of the short side before the crop, in pixels, at least `size`; None is `size`.
         interpolation: ``"nearest"``, ``"bilinear"``, ``"bicubic"`` or ``"lanczos"``.
         squash: Whether both sides are resized to `short_side`, as by a Hugging Face size of height and width and by
             timm's crop mode of this name; a picture that is not square is then distorted, and nothing of it is cut off.
 
     Raises:
-        ValueError: If `size` or `short_side` is not a whole number above 0, `mean` or `std` is no tuple, or
-            `interpolation` none of these.
+        ValueError: If `size` or `short_side` is not a whole number above 0, `short_side` is less than `size`, `mean`
+            or `std` is no tuple, or `interpolation` none of these.
 
     >>> Preprocessing(size=224, short_side=256).crop
     0.875
@@ -52,6 +52,11 @@ class Preprocessing:
         for name in ("size", "short_side"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
+        if self.short_side is not None and (self.size is None or self.short_side < self.size):
+            raise ValueError(
+                "`short_side` must be at least `size`, because the square is cut out of the resized picture; got "
+                f"short_side={self.short_side} and size={self.size}."
+            )
         for name in ("mean", "std"):
             if getattr(self, name) is not None and not _numbers(getattr(self, name)):
                 raise ValueError(
@@ -69,7 +74,8 @@ class Preprocessing:
     def __str__(self) -> str:
         size = "unchanged"
         if self.size is not None:
-            size = f"{self.short_side} -> {self.size} px ({self.interpolation}{', squashed' if self.squash else ''})"
+            squashed = ", squashed" if self.squash else ""
+            size = f"{self.short_side or self.size} -> {self.size} px ({self.interpolation}{squashed})"
         given = {"mean": self.mean, "std": self.std}
         return f"images {size}" + "".join(
             f", {name} {_short(of)}" for name, of in given.items() if of is not None
@@ -85,7 +91,8 @@ def preprocessing_of(source: Any) -> Preprocessing:
     Face image processor (image_mean, image_std, size, crop_size, crop_pct).
 
     Raises:
-        ValueError: If `source` is none of these, resizes or crops to sides that differ, or crops without resizing.
+        ValueError: If `source` is none of these, resizes or crops to sides that differ, crops without resizing or
+            before it, or does what has no place here, such as turning channels round.
 
     >>> found = preprocessing_of({"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "input_size": (3, 224, 224),
     ...                           "crop_pct": 0.9, "interpolation": "bicubic"})
@@ -189,6 +196,11 @@ def _processor(source: Any) -> Preprocessing | None:
     mean, std = _get(source, "image_mean"), _get(source, "image_std")
     if not (_numbers(mean) and _numbers(std)):
         return None
+    if _get(source, "do_flip_channel_order"):
+        raise ValueError(
+            "an image processor must keep red, green and blue in their order; this one turns them round. Let your "
+            "module do so, and give clearance.data.Preprocessing(mean=..., std=..., size=..., short_side=...)."
+        )
     if _get(source, "do_normalize") is False:
         mean, std = [0.0] * len(mean), [1.0] * len(std)
     elif _get(source, "include_top"):  # EfficientNet divides by std twice
@@ -247,15 +259,32 @@ def _preset(source: Any) -> Preprocessing | None:
     return _made(mean, std, kept, resized, _get(source, "interpolation"))
 
 
+_STEPS = ("Resize", "CenterCrop", "Normalize")
+_CONVERSIONS = frozenset(
+    {"ToTensor", "PILToTensor", "ToImage", "ToDtype", "ToPureTensor", "ConvertImageDtype", "MaybeToTensor"}
+)
+
+
 def _composed(source: Any) -> Preprocessing | None:
     """From the parts of a composition, by the names of their classes."""
     inner = _get(source, "transforms")
     if not isinstance(inner, list | tuple):
         return None
     parts = {type(part).__name__: part for part in inner}
-    if not parts.keys() & {"Resize", "CenterCrop", "Normalize"}:
+    if not parts.keys() & set(_STEPS):
         return None
-    resize, crop, norm = (parts.get(name) for name in ("Resize", "CenterCrop", "Normalize"))
+    steps = [name for part in inner if (name := type(part).__name__) not in _CONVERSIONS]
+    if steps != [name for name in _STEPS if name in steps]:
+        raise ValueError(
+            "a composition must hold Resize, CenterCrop and Normalize in this order, each at most once, and else only "
+            f"conversions to tensors; got {', '.join(steps)}. Give clearance.data.Preprocessing(mean=..., std=..., "
+            "size=..., short_side=...), if that can say it, or prepare the images yourself."
+        )
+    if _get(parts.get("Resize"), "max_size") is not None:
+        raise ValueError(
+            "a Resize with `max_size` cannot be followed; leave it out, or prepare the images yourself."
+        )
+    resize, crop, norm = (parts.get(name) for name in _STEPS)
     resized, kept = _side(_get(resize, "size")), _side(_get(crop, "size"))
     mean, std = (
         (one,) if isinstance(one, int | float) else one for one in (_get(norm, "mean"), _get(norm, "std"))
@@ -326,10 +355,15 @@ def _side(size: Any) -> int | None:
 
 def _interpolation(value: Any) -> str:
     known = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
-    if isinstance(value, int):
-        return known.get(int(value), "bilinear")
-    text = str(getattr(value, "value", value) or "").lower()
-    return next((name for name in known.values() if name in text), "bilinear")
+    if value is None:
+        return "bilinear"
+    text = (
+        known.get(int(value), "") if isinstance(value, int) else str(getattr(value, "value", value)).lower()
+    )
+    found = next((name for name in known.values() if name in text), None)
+    if found is None:
+        raise ValueError(f"an interpolation must be one of {', '.join(known.values())}; got {value!r}.")
+    return found
 
 
 def _numbers(values: Any) -> bool:
