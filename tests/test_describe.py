@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance._describe import describe, unsourced
+from clearance._describe import describe, digest, unsourced
 from clearance.data import gaussian_images
 from clearance.models import Classifier
 from clearance.training import FOCA, EndToEnd, fit
@@ -260,6 +260,14 @@ def test_so_is_what_a_helper_does(monkeypatch):
     monkeypatch.setitem(globals(), "helper", lambda value: value)
     changed = describe(Reading())
     assert changed != before
+
+
+def test_what_is_no_tensor_has_no_digest():
+    """As a module's `get_extra_state` may put into its state."""
+    with pytest.raises(
+        ValueError, match=r"`head\._extra_state` must be a dense tensor .*; got dict\. Convert it first"
+    ):
+        digest([("head._extra_state", {"version": 1})])  # type: ignore[list-item]
 
 
 def test_a_helper_that_comes_from_no_module():

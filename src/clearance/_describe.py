@@ -95,7 +95,9 @@ def snapshot(tensor: Tensor, name: str) -> Tensor:
         or tensor.dtype not in _DTYPES
         or tensor.is_meta
     ):
-        got = f"{type(tensor).__name__} of {tensor.dtype}, {tensor.layout}, on {tensor.device}"
+        got = type(tensor).__name__
+        if isinstance(tensor, Tensor):
+            got += f" of {tensor.dtype}, {tensor.layout}, on {tensor.device}"
         raise ValueError(
             f"`{name}` must be a dense tensor of a real dtype of at least 8 bits that holds "
             f"data; got {got}. Convert it first, or leave it out."

@@ -336,8 +336,9 @@ def gradient(height, width):
 
 
 def test_is_sorted_and_passes_over_other_files(tmp_path):
-    for name, value in (("b/2.png", 40), ("b/1.PNG", 30), ("a/9.bmp", 10), ("a/a.ppm", 20)):
-        save(tmp_path / "pets" / name, np.full((4, 6, 3), value, np.uint8))
+    for name, value in (("b/2.png", 40), ("b/1.PNG", 30), ("a/9.bmp", 10), ("a/a.pgm", 20)):
+        shape = (4, 6) if name.endswith("pgm") else (4, 6, 3)
+        save(tmp_path / "pets" / name, np.full(shape, value, np.uint8))
     (tmp_path / "pets" / "b" / "notes.txt").write_text("not a picture")
     (tmp_path / "pets" / "b" / ".hidden.png").write_text("not a picture")
     (tmp_path / "pets" / ".cache").mkdir()

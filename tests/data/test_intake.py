@@ -369,3 +369,9 @@ def test_a_grey_picture_among_coloured_ones_becomes_coloured():
     assert found.batch(torch.tensor([3]))[0].unique().tolist() == pytest.approx([30 / 255])
     with pytest.raises(ValueError, match="convert all to one mode"):
         open_images(pictures[3:])
+
+
+def test_one_channel_turned_round_is_still_one_channel():
+    images = np.random.default_rng(0).random((4, 1, 4, 4), dtype=np.float32)
+    turned = open_images((images[:, ::-1], [0, 1, 0, 1]))  # from BGR to RGB
+    assert torch.equal(turned.images, torch.from_numpy(images))

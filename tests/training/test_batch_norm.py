@@ -11,7 +11,7 @@ from clearance.data import gaussian_images
 from clearance.losses import TrainingWarning
 from clearance.models import Classifier
 from clearance.training import FOCA
-from clearance.training.batch_norm import recalibrate_batch_norm
+from clearance.training.batch_norm import frozen_layers, recalibrate_batch_norm
 from clearance.training.foca import ClassBalancedDraws
 
 
@@ -168,6 +168,14 @@ def test_frozen_layers_keep_their_statistics(data, normalised, weights, same):
     normalised.extractor.requires_grad_(False)
     recalibrate_batch_norm(normalised, data)
     assert same(before, weights(normalised))
+
+
+def test_frozen_layers_without_weights_keep_theirs_too():
+    layer = nn.BatchNorm1d(4, affine=False)
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), layer)
+    assert frozen_layers(extractor) == []
+    assert frozen_layers(extractor.requires_grad_(False)) == [layer]
+    assert frozen_layers(nn.Sequential(nn.Flatten(), layer)) == [], "nothing there is frozen"
 
 
 def test_no_batch_is_a_single_image(data, normalised):

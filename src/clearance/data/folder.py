@@ -33,7 +33,7 @@ from clearance.data.stored import (
     write_pixels,
 )
 
-_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm")
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".jfif", ".bmp", ".gif", ".webp", ".ppm", ".pgm")
 # formats by content, not by name; Pillow starts no other program for them
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM")
 _GREY_MODES = ("1", "L")

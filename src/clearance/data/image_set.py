@@ -58,7 +58,8 @@ class ImageSet(Dataset[tuple[Tensor, int]]):
 
     The constructor checks everything; open_images converts other data first. A set never changes: every
     method returns a new one, which shares the images if it holds all of them and is not checked again.
-    Subsets keep `classes`, including classes without images.
+    Subsets keep `classes`, including classes without images. Float pixels are shared with the tensor or array they
+    came from: do not change that afterwards.
 
     Args:
         images: The pixels, without normalisation, which belongs to the model.
@@ -423,7 +424,8 @@ def _channels_first(images: NDArray[Any]) -> NDArray[Any]:
 
 
 def _writeable(array: NDArray[Any]) -> NDArray[Any]:
-    return array if array.flags.writeable else array.copy()  # torch warns about read-only memory
+    """An array that torch takes without a warning; NumPy calls an axis of one place contiguous, turned round or not."""
+    return array if array.flags.writeable and min(array.strides) >= 0 else array.copy()
 
 
 def as_labels(labels: object) -> Tensor:

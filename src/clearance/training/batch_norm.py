@@ -98,14 +98,16 @@ def _switched_off(module: nn.Module, flag: Literal["track_running_stats", "train
 
 
 def frozen_layers(module: nn.Module) -> list[_BatchNorm]:
-    """Batch normalisation whose weights are frozen.
+    """Batch normalisation whose weights are frozen; one without weights, if all weights of `module` are.
 
     >>> layer = nn.BatchNorm1d(2)
     >>> frozen_layers(layer), frozen_layers(layer.requires_grad_(False)) == [layer]
     ([], True)
     """
-    layers = (one for one in module.modules() if isinstance(one, _BatchNorm) and one.affine)
-    return [one for one in layers if not one.weight.requires_grad]
+    weights = list(module.parameters())
+    frozen = bool(weights) and not any(weight.requires_grad for weight in weights)
+    layers = (one for one in module.modules() if isinstance(one, _BatchNorm))
+    return [one for one in layers if (not one.weight.requires_grad if one.affine else frozen)]
 
 
 def _tracking_layers(module: nn.Module) -> list[_BatchNorm]:

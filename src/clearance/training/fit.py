@@ -668,6 +668,9 @@ def fit(
 ) -> FitResult:
     """Train a classifier with a way of training. A killed run that is called again continues to the same bits.
 
+    That holds for what is in the module's ``state_dict`` or drawn from torch's random numbers: buffers with
+    ``persistent=False``, attributes that change and Python's ``random`` are not restored.
+
     Args:
         model: Trained in place. Batch normalisation in the extractor whose weights are frozen keeps its statistics.
         way: The way of training, which defines a step.
