@@ -60,8 +60,9 @@ def test_the_class_that_became_worse_is_a_problem_with_its_interval(cards):
     assert said(found)["Recall by class"].startswith("cat: 100.0 % →")
     (recall,) = [one for one in found.changes if one.quantity.context.get("class") == "cat"]
     last, now = (torch.tensor(values(cards[name], "cat")).numpy() for name in ("sound", "blind"))
-    z = 2.3939797998185104  # of 1 - 0.05 / 3
-    assert (recall.result.low, recall.result.high) == pytest.approx(paired_fractions(last, now, z), abs=1e-9)
+    assert (recall.result.low, recall.result.high) == pytest.approx(
+        paired_fractions(last, now, level=1 - 0.05 / 3), abs=1e-9
+    )
 
 
 def values(card, name):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from clearance.gate.results import bootstrapped, over_seeds, paired_fractions
 
@@ -35,6 +35,47 @@ def test_it_covers_the_truth(n, gain, loss):
     assert np.mean(inside) > 0.94  # the adjusted interval errs on the wide side
 
 
+def of_both(last, now):
+    """Fieller's quadratic written out for the pairs and two more: the shares at which a t ratio is 1.96."""
+    pairs = np.concatenate([np.stack([last, now], 1), [[0, 1], [1, 0]]])
+
+    def excess(r):
+        residual = pairs[:, 1] - (1 + r) * pairs[:, 0]
+        return abs(residual.mean()) / (residual.std() / math.sqrt(len(residual))) - 1.959963984540054
+
+    best = pairs[:, 1].mean() / pairs[:, 0].mean() - 1
+    return optimize.brentq(excess, -3, best), optimize.brentq(excess, best, 9)
+
+
+def test_a_relative_change_is_fiellers():
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        last = (generator.random(60) < 0.7).astype(float)
+        now = np.where(generator.random(60) < 0.2, 1 - last, last)
+        assert paired_fractions(last, now, relative=True) == pytest.approx(of_both(last, now), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "tolerated", "n"),
+    [(1.0, 0.93, 0.02, 10), (1.0, 0.96, 0.02, 20), (1.0, 0.97, 0.01, 50), (0.99, 0.975, 0.01, 100)],
+)
+def test_a_relative_drop_is_not_excluded_by_few_images(before, after, tolerated, n):
+    """The older model right on a share of images, and the newer one wrong on some of these."""
+    generator = np.random.default_rng(0)
+    last = (generator.random((2000, n)) < before).astype(float)
+    now = last * (generator.random((2000, n)) < after / before)
+    ends = [paired_fractions(*pair, relative=True) for pair in zip(last, now, strict=True)]
+    assert np.mean([low >= -tolerated for low, _ in ends]) <= 0.025
+
+
+def test_overconfidence_is_not_excluded_by_few_images():
+    generator = np.random.default_rng(0)
+    last, wrong = np.zeros((2000, 20)), generator.random((2000, 20)) < 0.04
+    now = np.where(wrong, 1.0, last)
+    ends = [paired_fractions(*pair) for pair in zip(last, now, strict=True)]
+    assert np.mean([high <= 0.02 for _, high in ends]) <= 0.025
+
+
 @pytest.mark.parametrize("statistic", ["mean", "median"])
 def test_the_bootstrap_is_that_of_scipy(statistic):
     generator = np.random.default_rng(1)
@@ -60,6 +101,7 @@ def test_infinite_distances_have_a_median_and_shares_of_nothing_have_none():
     low, high = bootstrapped(last, 0.5 * last, "median", relative=True)
     assert (low, high) == (-0.5, -0.5)
     assert all(math.isnan(end) for end in bootstrapped(np.zeros(9), np.ones(9), relative=True))
+    assert all(math.isnan(end) for end in paired_fractions(np.zeros(9), np.ones(9), relative=True))
     assert math.isnan(bootstrapped(np.full(9, math.inf), np.full(9, math.inf), "median")[1])
 
 

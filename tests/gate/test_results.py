@@ -378,3 +378,10 @@ def test_fewer_than_six_images_decide_nothing():
 def test_one_error_in_many_is_not_written_as_none():
     one, none = of_images(wrong(1, 30_000)), of_images(wrong(0, 30_000))
     assert "100.000 % -> 99.997 %" in str(result_of(one, none, "accuracy drops 1pt"))
+
+
+@pytest.mark.parametrize("tolerance", ["accuracy drops 1pt", "accuracy drops 1%", "accuracy drops 10%"])
+def test_few_images_that_are_all_right_exclude_nothing(tolerance):
+    right = report(error(0.0, n=6), wrong_images([0] * 6))
+    (found,) = check(right, right, [Tolerance.parse(tolerance)], inconclusive="fail")
+    assert found.status is GateStatus.FAIL

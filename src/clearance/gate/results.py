@@ -14,7 +14,7 @@ from clearance._checks import did_you_mean
 from clearance.gate.tolerance import Quantity, Tolerance
 from clearance.records.record import settings
 from clearance.records.store import Report
-from clearance.records.summary import Z_95, adjusted_wald, compare_seeds
+from clearance.records.summary import adjusted_wald, compare_seeds
 from clearance.vocabulary import Better, Exhibit
 
 DRAWS = 4000
@@ -33,15 +33,33 @@ STATISTICS: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
 }
 
 
-def paired_fractions(last: NDArray[Any], now: NDArray[Any], z: float = Z_95) -> tuple[float, float]:
-    """The interval of the difference of two fractions of the same n images, now - last; 95 % by default.
+def paired_fractions(
+    last: NDArray[Any], now: NDArray[Any], *, relative: bool = False, level: float = LEVEL
+) -> tuple[float, float]:
+    """The interval of the change of a fraction of the same n images, from numbers in [-1, 1] for each.
+
+    Of now - last as :func:`~clearance.records.summary.adjusted_wald` gives it. Where it is `relative`, of now / last
+    less 1, by Fieller's theorem with the same two images more, one gained and one lost: of all shares r for which the interval
+    of now - (1 + r) last has 0 in it. NaN where the older fraction may be 0.
 
     >>> last, now = np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 1])
     >>> [round(end, 3) for end in paired_fractions(last, now)]
     [-0.33, 0.616]
+    >>> [round(end, 3) for end in paired_fractions(np.ones(100), np.ones(100), relative=True)]
+    [-0.027, 0.028]
     """
-    gained, lost = float(((now > 0) & (last == 0)).sum()), float(((now == 0) & (last > 0)).sum())
-    return adjusted_wald(gained - lost, gained + lost, len(last), z)
+    z = NormalDist().inv_cdf(0.5 + level / 2)
+    if not relative:
+        return adjusted_wald(float((now - last).sum()), float(((now - last) ** 2).sum()), len(last), z)
+    older, newer = np.append(last, (0.0, 1.0)), np.append(now, (1.0, 0.0))
+    share = z**2 / (len(older) + z**2)
+    square = older.mean() ** 2 - share * (older**2).mean()
+    middle = older.mean() * newer.mean() - share * (older * newer).mean()
+    rest = newer.mean() ** 2 - share * (newer**2).mean()
+    if square <= 0 or older.mean() <= 0:
+        return math.nan, math.nan
+    half = math.sqrt(max(middle**2 - square * rest, 0.0))
+    return float((middle - half) / square - 1), float((middle + half) / square - 1)
 
 
 def bootstrapped(
@@ -441,9 +459,8 @@ def _over_images(
     if len(last) < FEWEST:
         said = f"{over}: an interval needs {FEWEST} at least"
         return _unmeasured(tolerance, said, *numbers, unit=values.unit)
-    yes_or_no = np.isin(np.concatenate([last, now]), (0.0, 1.0)).all()
-    if yes_or_no and values.statistic == "mean" and not tolerance.relative:
-        ends = paired_fractions(last, now, NormalDist().inv_cdf(0.5 + level / 2))
+    if values.statistic == "mean" and values.unit == "fraction":
+        ends = paired_fractions(last, now, relative=tolerance.relative, level=level)
     else:
         ends = bootstrapped(
             last, now, values.statistic, relative=tolerance.relative, level=min(level, MOST_CERTAIN)
