@@ -151,6 +151,19 @@ def test_an_image_on_both_sides_and_numbers_that_do_not_exist(tmp_path):
         read_split(tmp_path / "all.npy", gaussian_images())
 
 
+@pytest.mark.parametrize("name", ["train.npy", "is_train.txt", "test.npy"])
+def test_yes_or_no_in_numbers_is_not_read_as_images_0_and_1(tmp_path, name):
+    mask = np.isin(np.arange(60), TRAIN).astype(int)
+    if name.endswith("npy"):
+        np.save(tmp_path / name, mask)
+    else:
+        (tmp_path / name).write_text("\n".join(map(str, mask)))
+    with pytest.raises(
+        ValueError, match=r"each image once; got 60 numbers, 2 of them different.*True and False"
+    ):
+        read_split(tmp_path / name, gaussian_images())
+
+
 def test_a_file_that_would_run_code_does_not(tmp_path):
     class Evil:
         def __reduce__(self):

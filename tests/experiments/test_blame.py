@@ -72,6 +72,17 @@ def test_classes_in_another_order():
         check_accuracy(Classifier(nn.Flatten(), reader), world(), 0.95)
 
 
+def test_wrong_names_of_the_outputs():
+    reader = Reader(lambda x: x)
+    reader.means = reader.means[torch.tensor([3, 4, 5, 0, 1, 2])]
+    model = Classifier(nn.Flatten(), reader)
+    model.order = (3, 4, 5, 0, 1, 2)
+    with pytest.raises(
+        AccuracyMissedError, match=r"classes in another order .* Correct the names of classes"
+    ):
+        check_accuracy(model, world(), 0.95)
+
+
 def test_where_nothing_helps_all_suspects_are_named():
     reader = Reader(lambda x: 0 * x)  # every class alike
     with pytest.raises(

@@ -89,6 +89,31 @@ def test_spelling_does_not_matter():
     assert error(Nearest(("cat", "ant", "bee"), plainly), images(1, ("Ant", "BEE", "cat_"))) < 0.1
 
 
+def test_names_that_differ_in_capitals_alone_are_different_names():
+    kept = ("A", "a", "B", "b")
+    module = Nearest(("ant", "x", "bee", "y"), lambda module, _: plainly(module, kept))
+    data, test = (of_two_classes(images(seed)) for seed in (0, 1))
+    model = cl.wrap(module, example=test.images[:4], verbose=False)
+    assert cl.audit(model, train=data, test=test, audits=["accuracy"]).measurements[0].value < 0.1
+
+
+def of_two_classes(data):
+    kept = data.labels < 2
+    return cl.ImageSet(data.images[kept], data.labels[kept], ("A", "B"))
+
+
+def test_names_that_the_model_keeps_wrongly_are_to_be_corrected():
+    """The outputs are those of the classes, and were turned round by the names."""
+    module = Nearest(NAMES, lambda module, _: hugging_face(module, ("cat", "ant", "bee")))
+    model = cl.wrap(module, example=images(1).images[:4], verbose=False)
+    card = cl.audit(model, train=images(0), test=images(1), audits=["accuracy"])
+    (table,) = [shown for shown in card.exhibits if shown.name == "order"]
+    assert table.columns["output"] == [0, 1, 2], "outputs of the module itself"
+    page = " ".join(re.sub("<[^>]+>", "", card.to_html()).split())
+    assert "Correct the names of classes that the model keeps" in page
+    assert "logits = logits[:" not in page
+
+
 @pytest.mark.parametrize("names", [("LABEL_0", "LABEL_1", "LABEL_2"), ("x", "y", "z"), ("ant", "y", "z")])
 def test_names_that_do_not_contradict_the_order_leave_it(names):
     module = Nearest(NAMES, lambda module, _: hugging_face(module, names))

@@ -196,4 +196,9 @@ def _rows(file: Path, given: Any, data: ImageSet) -> Tensor:
             f"{file.name} must name images of both sides by whole numbers from 0 to {len(data) - 1}, those of "
             f"{data.name!r}; got {got}."
         )
+    if (distinct := len(np.unique(rows))) < len(rows):
+        raise ValueError(
+            f"{file.name} must name each image once; got {len(rows)} numbers, {distinct} of them different. If it says "
+            "yes or no of every image, store True and False."
+        )
     return torch.from_numpy(rows.astype(np.int64))

@@ -23,8 +23,9 @@ def in_order_of(classes: Sequence[str], model: Classifier, example: Tensor) -> C
     """The model with its outputs in the order of these classes, if it keeps the names of its own.
 
     Names are those of a Hugging Face configuration (`id2label`), of timm's `pretrained_cfg` (`label_names`), or the
-    attribute `classes` of the module. Capitals, ``_`` and ``-`` do not count; of ``"tench, Tinca tinca"`` each name
-    does. Outputs without a class follow. If no name is known, or none fits, the model is returned as it is.
+    attribute `classes` of the module. Where none is the same to the letter, capitals, ``_`` and ``-`` do not count; of
+    ``"tench, Tinca tinca"`` each name does. Outputs without a class follow. If no name is known, or none fits, the
+    model is returned as it is.
 
     The model is returned unchanged if its order is that of the images' classes, else with a copy of its head;
     `example` holds a few images on the model's device.
@@ -35,7 +36,8 @@ def in_order_of(classes: Sequence[str], model: Classifier, example: Tensor) -> C
     with evaluating(model):
         logits = model(example)
     known = _names_of(model, logits.shape[1])
-    places = [_places(known).get(_plain(name)) for name in classes]
+    exact, others = {name: at for at, name in enumerate(known)}, _places(known)
+    places = [exact.get(name, others.get(_plain(name))) for name in classes]
     found = [(place, at) for place, at in enumerate(places) if at is not None]
     if all(place == at for place, at in found):
         return model

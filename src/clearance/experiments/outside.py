@@ -240,7 +240,12 @@ def _blame(model: Classifier, test: ImageSet, named: Tensor, accuracy: float, ex
         share = hits / len(labels)
         return (
             f"With the classes in another order the accuracy would be {share:.1%}: the model's outputs are not in "
-            "the order of the folders. Rename the folders so that their order is that of the outputs."
+            "the order of the folders. "
+            + (
+                "Rename the folders so that their order is that of the outputs."
+                if model.order is None
+                else "Correct the names of classes that the model keeps, by which its outputs were found."
+            )
         )
     if best > before + _CLEAR:
         gain = f"{change} gives {best:.1%} instead of {before:.1%}"

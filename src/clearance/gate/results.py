@@ -39,8 +39,8 @@ def paired_fractions(
     """The interval of the change of a fraction of the same n images, from numbers in [-1, 1] for each.
 
     Of now - last as :func:`~clearance.records.summary.adjusted_wald` gives it. Where it is `relative`, of now / last
-    less 1, by Fieller's theorem with the same two images more, one gained and one lost: of all shares r for which the interval
-    of now - (1 + r) last has 0 in it. NaN where the older fraction may be 0.
+    less 1, by Fieller's theorem with the same two images more, one gained and one lost: of all shares r for which the
+    interval of now - (1 + r) last has 0 in it. NaN where the older fraction may be 0.
 
     >>> last, now = np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 1])
     >>> [round(end, 3) for end in paired_fractions(last, now)]

@@ -61,9 +61,15 @@ def _another_order(findings: Findings) -> list[Finding]:
         "images are right."
     ).format(rest_with_ends(row))
     code = ""
-    for record in findings.exhibits("accuracy", "order"):
-        code = f"logits = logits[:, {list(record.exhibit.columns['output'])}]"
     todo = "Rename the folders so that their order is that of the outputs, or reorder the outputs; then audit again."
+    for record in findings.exhibits("accuracy", "order"):
+        if record.exhibit.context:
+            todo = (
+                "Correct the names of classes that the model keeps (`id2label`, `label_names` or `classes`), by which "
+                "its outputs were found; then audit again."
+            )
+        else:
+            code = f"logits = logits[:, {list(record.exhibit.columns['output'])}]"
     return [Finding("Order of the classes", "problem", said, todo, code, alone=True)]
 
 
