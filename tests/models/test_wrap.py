@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clearance.models import wrap
+from clearance.models import black_box, wrap
 from models.library_shapes import (
     Aux,
     DataclassOutput,
@@ -825,3 +825,19 @@ def test_logits_are_floating_point_numbers(dtype):
 
     with pytest.raises(ValueError, match=rf"logits as floating-point numbers; got {dtype}"):
         wrap(Named(nn.Flatten(), nn.Linear(12, 3)), example=torch.rand(2, 3, 2, 2))
+
+
+class UnderAutocast(nn.Sequential):
+    def forward(self, images):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return super().forward(images)
+
+
+def test_a_module_that_switches_autocast_on_is_one_error():
+    example = torch.zeros(2, 1, 4, 4)
+    module = UnderAutocast(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 3))
+    with pytest.raises(
+        ValueError, match=r"by itself on its features, of torch\.bfloat16: .*autocast.*black_box"
+    ):
+        wrap(module, example=example)
+    assert black_box(module, example=example)(example).shape == (2, 3)

@@ -536,7 +536,7 @@ def _check_features_kept(name: str, head: nn.Module, features: Tensor) -> Tensor
     """The head's output.
 
     Raises:
-        ValueError: If the head changes its features in place, in training or evaluation mode.
+        ValueError: If the head changes its features in place, in training or evaluation mode, or does not run on them.
     """
     address = features.data_ptr()
     culprits: list[str] = []
@@ -550,6 +550,11 @@ def _check_features_kept(name: str, head: nn.Module, features: Tensor) -> Tensor
     version = features._version
     try:
         logits = head(features)
+    except RuntimeError as error:
+        raise ValueError(
+            f"head {name!r} must run by itself on its features, of {features.dtype}: {error}. If the module switches "
+            f"autocast on, remove that from it. {_BLACK_BOX}"
+        ) from error
     finally:
         for handle in handles:
             handle.remove()
