@@ -39,8 +39,9 @@ class Quantity:
         >>> QUANTITIES["accuracy"].fits("accuracy", "error", {"split": "test", "interval": "wilson 95 %"})
         True
         """
-        given = all(str(context.get(key)) == value for key, value in self.context.items())
-        return (audit, name) == (self.audit, self.name) and given
+        return (audit, name) == (self.audit, self.name) and all(
+            str(context.get(key)) == value for key, value in self.context.items()
+        )
 
 
 QUANTITIES = {
