@@ -1071,3 +1071,17 @@ def test_trained_end_to_end_a_head_that_foca_left_open_is_finished():
     assert model.unfinished == "FOCA"
     fit(model, EndToEnd(), images, steps=2, batch_size=16)
     assert model.unfinished is None
+
+
+class LeavesOut(nn.Linear):
+    """A class more, which is left out of every answer."""
+
+    def forward(self, features):
+        return super().forward(features) + torch.tensor([0.0, 0.0, 0.0, -torch.inf])
+
+
+@pytest.mark.filterwarnings("ignore:training begins without numbers")
+def test_a_class_left_out_by_minus_infinity_is_named_as_the_reason(data):
+    result = fit(Classifier(nn.Flatten(), LeavesOut(16, 4)), EndToEnd(), data, epochs=2, batch_size=10)
+    assert result.status.outcome is Outcome.COLLAPSED
+    assert f"logits of {len(data)} of {len(data)} training images are not finite" in str(result.status)

@@ -474,6 +474,6 @@ def _with_channels(found: ImageSet, channels: int) -> ImageSet:
             "Convert them first."
         )
     if channels == 3:
-        return found._derived(images=found.images.expand(-1, 3, -1, -1))
+        return in_colour(found)
     grey = torch.tensor(GREY, device=found.images.device).view(1, 3, 1, 1)
     return found._derived(images=(found.images * grey).sum(dim=1, keepdim=True).clamp(0, 1))

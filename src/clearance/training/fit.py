@@ -613,12 +613,18 @@ def untrained_reason(
     if (flat := collapse_reason(model, data)) is not None:
         return Outcome.COLLAPSED, flat
     some = data.subset(evenly_spaced(len(data), _TRAINING_IMAGES))
-    accuracy = float((predictions(model, some) == some.labels).cpu().double().mean())
+    answers = predictions(model, some)
+    accuracy = float((answers == some.labels).cpu().double().mean())
     largest = float(torch.bincount(some.labels).max()) / len(some)
     chance = 3 * (largest * (1 - largest) / len(some)) ** 0.5
     gain = 1 - label_noise - largest
     # In a small or imbalanced set the chance interval may cover the whole possible gain; half of it is not chance.
     if gain > 0 and accuracy <= largest + min(chance, gain / 2):
+        if (unanswered := int((answers < 0).sum())) > len(some) / 2:
+            return Outcome.COLLAPSED, (
+                f"logits of {unanswered} of {len(some)} training images are not finite, and such an image counts as "
+                "wrong; to leave a class out, give it a logit of -1e9, not of minus infinity"
+            )
         return Outcome.COLLAPSED, (
             f"training accuracy {accuracy:.3f} is not clearly better than always naming the largest class "
             f"({largest:.3f}); lower the learning rate, or train longer"
