@@ -190,7 +190,7 @@ def test_large_logits_change_what_is_said_of_confidence_only(audits):
     assert differ == {"Confidence", "Confident mistakes"}
 
 
-ACCURACY, DISTANCE, SURENESS = "accuracy drops 1pt", "flip_distance drops 10%", "overconfidence rises 2pt"
+ACCURACY, DISTANCE, SURENESS = "accuracy drops 1pt", "flip_distance drops 10%", "overconfidence rises 1pt"
 STATUS = {
     "sound": {ACCURACY: 0, DISTANCE: 0, SURENESS: 0},
     "broken": {ACCURACY: 1, SURENESS: 1},
