@@ -75,11 +75,11 @@ class Accuracy(Audit):
         assert numbers[0].low is not None
         if reordered.high < min(numbers[0].low, MOST_WRONG):
             numbers.append(reordered)
-            names = subject.model.order  # outputs of the module that were found by the names that it keeps
-            outputs = [at if names is None else names[at] for at in order.tolist()]
+            by_name = subject.model.order  # the module's outputs, as the names that it keeps put them
+            outputs = [at if by_name is None else by_name[at] for at in order.tolist()]
             columns = {"class": list(subject.test.classes), "output": outputs}
             caption = "The output that stands for each class, so that most training images are right."
-            context = {} if names is None else {"outputs": "found by name"}
+            context = {} if by_name is None else {"outputs": "found by name"}
             exhibits.append(Exhibit(self.name, "order", "table", columns, caption, context))
         elif (largest := _largest_class(subject.test.labels, numbers[0])) is not None:
             numbers.append(largest)

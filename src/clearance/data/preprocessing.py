@@ -92,7 +92,7 @@ def preprocessing_of(source: Any) -> Preprocessing:
 
     Raises:
         ValueError: If `source` is none of these, resizes or crops to sides that differ, crops without resizing or
-            before it, or does what has no place here, such as turning channels round.
+            before it, or takes further steps, such as turning channels round.
 
     >>> found = preprocessing_of({"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "input_size": (3, 224, 224),
     ...                           "crop_pct": 0.9, "interpolation": "bicubic"})

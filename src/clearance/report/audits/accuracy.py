@@ -63,7 +63,7 @@ def _another_order(findings: Findings) -> list[Finding]:
     code = ""
     todo = "Rename the folders so that their order is that of the outputs, or reorder the outputs; then audit again."
     for record in findings.exhibits("accuracy", "order"):
-        if record.exhibit.context:
+        if "outputs" in record.exhibit.context:
             todo = (
                 "Correct the names of classes that the model keeps (`id2label`, `label_names` or `classes`), by which "
                 "its outputs were found; then audit again."
