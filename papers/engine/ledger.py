@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, NoReturn
 
 from clearance import Measurement
@@ -131,7 +132,7 @@ Quantities = list[dict[str, Any]]
 
 
 def by_quantity(records: Iterable[Record], dataset: str) -> Quantities:
-    """Measurements on a dataset as rows of ``ledger.json``: a quantity of a method, with its value under each seed."""
+    """Measurements on a dataset as rows of ``ledger.json``: a quantity of a method, its value under each seed, the mean."""
     rows: dict[str, dict[str, Any]] = {}
     for record in (one for one in records if one.dataset == dataset):
         found = record.measurement
@@ -144,7 +145,7 @@ def by_quantity(records: Iterable[Record], dataset: str) -> Quantities:
             "better": found.better,
         }
         rows.setdefault(json.dumps(encode(row)), row | {"values": {}})["values"][record.seed] = found.value
-    return list(rows.values())
+    return [row | {"mean": fmean(row["values"].values())} for row in rows.values()]
 
 
 def records_in(rows: Quantities, dataset: str) -> list[Record]:

@@ -35,6 +35,7 @@ from papers.engine.ledger import (
     SCHEMA,
     JudgedStudy,
     Ledger,
+    Quantities,
     cost_rows,
     json_text,
     mean_and_spread,
@@ -132,8 +133,34 @@ def _verified_claims(path: Path, tree: Tree) -> Verified:
             problems.append(f"ledger.md has another table: {heading[3:]}")
     cost = [row.to_json() for row in cost_rows(ledger.report)]
     problems += different(encode(cost), encode(tree["cost"]), "cost")
+    means = _with_means(tree["measurements"])
+    problems += different(means, tree["measurements"], "measurements")
+    cells = _cells_with_spread(said.replace(ledger.verdicts_in_markdown(), ""))
+    known = _printed_forms(tree["measurements"])
+    problems += [f"ledger.md has {one!r}, mean and spread of no measurement" for one in cells if one not in known]
     readings = [one for j in ledger.judgements for one in j.readings if one.compared]
-    return Verified(path, tuple(problems), len(readings) + len(cost))
+    return Verified(path, tuple(problems), len(readings) + len(cost) + len(means) + len(cells))
+
+
+def _with_means(rows: Quantities) -> Quantities:
+    return [row | {"mean": statistics.fmean(row["values"].values())} for row in rows]
+
+
+def _cells_with_spread(said: str) -> list[str]:
+    """Mean ± spread in the cells of tables, without what follows in brackets."""
+    cells = [cell for line in said.splitlines() if line.startswith("|") for cell in line.split("|")]
+    return [re.sub(r" ?[\[(].*", "", cell).strip(" *") for cell in cells if "±" in cell]
+
+
+def _printed_forms(rows: Quantities) -> set[str]:
+    """Every mean ± spread of rows as tables may have it: of what is wrong or of what is right, with unit or without."""
+    found = [(row["unit"], summarise(_values(row))) for row in rows]
+    return {
+        mean_and_spread(mean, over.spread, form)
+        for unit, over in found
+        for mean in (over.mean, 1 - over.mean)
+        for form in (unit, "ratio")
+    }
 
 
 def judged_again(tree: Tree, folder: Path) -> Ledger:
@@ -163,6 +190,7 @@ def rewrite(root: Path = ROOT) -> list[Path]:
             ledger = judged_again(tree, path.parent)
             more = {
                 "schema": SCHEMA,
+                "measurements": _with_means(tree["measurements"]),
                 "claims": ledger.claim_rows(),
                 "verdicts": ledger.counts(),
                 "scaled": ledger.scaled,
