@@ -167,16 +167,13 @@ class Table:
     scale: Scale = "linear"
 
 
-Sections = Callable[[Sequence[RunFindings]], Sequence[str]]
-
-
 def compared_conditions(
     name: str,
     setting: str,
     tables: Sequence[Table],
     recipes: Mapping[Any, Recipe],
     request: StudyRequest,
-    more: Sections = lambda _: (),
+    also: Callable[[RunFindings], RunFindings] = lambda run: run,
 ) -> Path:
     """Run every method under every condition, and write the ledger; its path.
 
@@ -186,14 +183,14 @@ def compared_conditions(
         tables: The tables of the ledger in addition to the verdicts.
         recipes: One for each condition.
         request: What was asked for. Without the dataset's files the ledger says "not run: no data".
-        more: Further sections, made of what was found.
+        also: Adds measurements to what a run left behind.
     """
     start = next(iter(recipes.values()))
     study = JudgedStudy(PAPER, (name,), request.dataset)
     if (data := data_if_there(start)) is None:
         return study.without_data(start, request)
-    found = run_conditions(recipes, setting, data, request)
-    return write_tables(study, tables, start, found, request, more(found), recipes)
+    found = [also(run) for run in run_conditions(recipes, setting, data, request)]
+    return write_tables(study, tables, start, found, request, recipes)
 
 
 def write_tables(
@@ -202,7 +199,6 @@ def write_tables(
     recipe: Recipe,
     findings: Iterable[RunFindings],
     request: StudyRequest,
-    more: Sequence[str] = (),
     conditions: Mapping[Any, Recipe] | None = None,
 ) -> Path:
     """Page, records, figure and ledger of what was found; the ledger's path."""
@@ -213,7 +209,7 @@ def write_tables(
         name = study.names[0]
         write_bytes(request.out / FIGURE, str(as_svg(figure, name, CAPTION)).encode())
         text.append(f"![{CAPTION}]({FIGURE})\n\n{CAPTION}")
-    return study.write_ledger(report, [*text, *more], request.out)
+    return study.write_ledger(report, text, request.out)
 
 
 def table_text(report: Report, table: Table) -> str:

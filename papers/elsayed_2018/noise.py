@@ -5,14 +5,13 @@ after every epoch, the verdict is about the last one, and the ledger also has th
 would choose.
 """
 
-from collections.abc import Sequence
+import dataclasses
 from pathlib import Path
-from statistics import fmean
 
-from clearance.research import RunFindings, markdown_table
+from clearance import Measurement
+from clearance.research import Record, RunFindings
 from papers.elsayed_2018.conditions import Scale, Table, compared_conditions
 from papers.elsayed_2018.protocol import PROTOCOLS, noise_recipes
-from papers.engine.ledger import mean_and_spread
 from papers.engine.study import StudyRequest
 
 SETTING = "noise"
@@ -20,7 +19,7 @@ LABEL = "share of training labels that are wrong"
 
 
 def tables(dataset: str) -> tuple[Table, ...]:
-    """Accuracy at the end, and where noisy validation would have stopped.
+    """Accuracy at the end, where noisy validation would have stopped, and after every epoch.
 
     Where margins are trained otherwise without noise, no line leads from there to noise.
     """
@@ -36,6 +35,13 @@ def tables(dataset: str) -> tuple[Table, ...]:
             "training", "early_stopped_error", SETTING,
             panel="at the epoch that noisy validation chooses", label=LABEL, scale=scale,
         ),
+        *(
+            Table(
+                f"Test accuracy after every epoch, noise {rate:g}",
+                "accuracy", "error_after", "epoch", {SETTING: rate},
+            )
+            for rate in varied.noise
+        ),
     )  # fmt: skip
 
 
@@ -46,31 +52,23 @@ def run(request: StudyRequest) -> Path:
         request: What was asked for. Seeds are runs of each method at each rate; those of the recipe by default.
     """
     recipes = noise_recipes(request.dataset, request.root, request.seeds)
-    return compared_conditions("noise", SETTING, tables(request.dataset), recipes, request, by_epoch)
+    return compared_conditions("noise", SETTING, tables(request.dataset), recipes, request, with_every_epoch)
 
 
-def by_epoch(found: Sequence[RunFindings]) -> list[str]:
-    """Test accuracy after every epoch, a table for each rate of noise: means over seeds. Nothing is chosen by it."""
-    curves = [
-        (exhibit.exhibit.context[SETTING], exhibit.method, exhibit.exhibit.columns["test error"])
-        for run in found
-        for exhibit in run.exhibits
-        if (exhibit.exhibit.audit, exhibit.exhibit.name) == ("training", "epochs")
-    ]
-    sections = []
-    for rate in sorted({rate for rate, _, _ in curves}):
-        own = [(method, errors) for where, method, errors in curves if where == rate]
-        epochs = max(len(errors) for _, errors in own)
-        lines = [["", *(str(epoch) for epoch in range(1, epochs + 1))]]
-        for method in dict.fromkeys(method for method, _ in own):
-            seeds = [errors for name, errors in own if name == method]
-            lines.append([method, *(_right(seeds, epoch) for epoch in range(epochs))])
-        sections.append(f"## Test accuracy after every epoch, noise {rate:g}\n\n{markdown_table(lines)}")
-    return sections
-
-
-def _right(seeds: Sequence[Sequence[float]], epoch: int) -> str:
-    """Mean over the seeds that came so far."""
-    return mean_and_spread(
-        1 - fmean(errors[epoch] for errors in seeds if epoch < len(errors)), None, "fraction"
+def with_every_epoch(run: RunFindings) -> RunFindings:
+    """What a run left behind, with its test error after every epoch as measurements. Nothing is chosen by it."""
+    curve = next(
+        (e.exhibit for e in run.exhibits if (e.exhibit.audit, e.exhibit.name) == ("training", "epochs")), None
     )
+    last = next(
+        (r for r in run.records if (r.measurement.audit, r.measurement.name) == ("accuracy", "error")), None
+    )
+    if curve is None or last is None:
+        return run
+    errors = [
+        Measurement("accuracy", "error_after", error, "fraction", last.measurement.n, better="lower",
+                    context={**curve.context, "epoch": epoch})
+        for epoch, error in zip(curve.columns["epoch"], curve.columns["test error"], strict=True)
+    ]  # fmt: skip
+    added = tuple(Record(last.dataset, last.method, last.seed, one) for one in errors)
+    return dataclasses.replace(run, records=(*run.records, *added))

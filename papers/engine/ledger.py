@@ -132,7 +132,7 @@ Quantities = list[dict[str, Any]]
 
 
 def by_quantity(records: Iterable[Record], dataset: str) -> Quantities:
-    """Measurements on a dataset as rows of ``ledger.json``: a quantity of a method, its value under each seed, the mean."""
+    """Measurements on a dataset as rows of ``ledger.json``: a method's quantity, its value under each seed, the mean."""
     rows: dict[str, dict[str, Any]] = {}
     for record in (one for one in records if one.dataset == dataset):
         found = record.measurement

@@ -137,7 +137,9 @@ def _verified_claims(path: Path, tree: Tree) -> Verified:
     problems += different(means, tree["measurements"], "measurements")
     cells = _cells_with_spread(said.replace(ledger.verdicts_in_markdown(), ""))
     known = _printed_forms(tree["measurements"])
-    problems += [f"ledger.md has {one!r}, mean and spread of no measurement" for one in cells if one not in known]
+    problems += [
+        f"ledger.md has {one!r}, mean and spread of no measurement" for one in cells if one not in known
+    ]
     readings = [one for j in ledger.judgements for one in j.readings if one.compared]
     return Verified(path, tuple(problems), len(readings) + len(cost) + len(means) + len(cells))
 

@@ -22,6 +22,7 @@ from papers.engine.catalogue import full_recipe, paper_claims, paper_recipe
 from papers.engine.claims import RECALLED
 from papers.engine.reproduce import reproduce
 from papers.engine.study import StudyRequest
+from papers.engine.verify import verified
 from studies.small_runs import Unrendered, cells, grids_here, interval, ledger_rows, verdict
 
 CLAIMS = paper_claims("elsayed_2018")
@@ -144,11 +145,12 @@ class TestNoise:
         assert shown == f"| hinge | {right[0]} | {right[1]} |"
         for rate, expected in zip(("0", "0.8"), right, strict=True):
             epochs = text[text.index(f"## Test accuracy after every epoch, noise {rate}\n") :].splitlines()
-            assert epochs[2] == "|  | 1 |"
+            assert epochs[2] == "|  | epoch 1 |"
             assert [line.split(" | ")[0].strip("| ") for line in epochs[4 : 4 + len(METHODS)]] == list(
                 METHODS
             )
             assert f"| hinge | {expected} |" in epochs[4 : 4 + len(METHODS)]
+        assert verified(tmp_path / "ledger.json").problems == ()
 
 
 class TestSmallData:
