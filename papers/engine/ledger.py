@@ -132,7 +132,7 @@ Quantities = list[dict[str, Any]]
 
 
 def by_quantity(records: Iterable[Record], dataset: str) -> Quantities:
-    """Measurements on a dataset as rows of ``ledger.json``: a method's quantity, its value under each seed, the mean."""
+    """Measurements on a dataset as rows of ``ledger.json``, each with its value under every seed and the mean."""
     rows: dict[str, dict[str, Any]] = {}
     for record in (one for one in records if one.dataset == dataset):
         found = record.measurement
@@ -531,7 +531,9 @@ class Ledger:
                 reason = f": {one.reason}" if one.reason else ""
                 label = one.reading.label or one.reading.measure
                 order = "does not hold" if one.order == "refuted" else one.order
-                row = (judgement.claim.id, label, one.verdict + reason, order, _found(one))
+                ordering = one.verdict == "holds" and one.reading.value is None and one.reading.factor == 1
+                verdict = "ordering holds" if ordering else one.verdict
+                row = (judgement.claim.id, label, verdict + reason, order, _found(one))
                 rows.append(row)
         return rows
 

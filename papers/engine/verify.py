@@ -79,7 +79,7 @@ def verify(root: Path = ROOT) -> list[Verified]:
 def pages(root: Path = ROOT) -> list[Path]:
     """The pages that may say what ledgers have found: the papers' own, the front page and the documents."""
     above = root.parent
-    return [*sorted(root.glob("*/README.md")), *above.glob("README.md"), *sorted(above.glob("docs/*.md"))]
+    return [*sorted(root.glob("*/README.md")), *above.glob("README.md"), *sorted(above.glob("docs/**/*.md"))]
 
 
 def ledgers(root: Path = ROOT) -> list[Path]:
