@@ -134,14 +134,14 @@ class TestUnknown:
         assert rows["rejected"]["n"] == 40
         assert rows["rejected"]["context"]["unknown"] == "things"
         assert rows["rejected"]["value"] == 1.0  # grey has another direction than every colour
-        said = "OOD detection: 100.0 % (91.2 to 100.0 %) of “things” rejected (AUROC"
+        said = "Detection: 100.0 % (91.2 to 100.0 %) of “things” rejected (AUROC"
         assert said in text(tmp_path)
         assert "This is not a defence" in text(tmp_path)
 
     def test_without_it_nothing_is_claimed(self, work, tmp_path):
         assert audit(work, tmp_path, "--audits", "accuracy")[0] == 0
         assert "Unknown images" not in text(tmp_path)
-        assert "OOD detection" not in text(tmp_path)
+        assert "Detection:" not in text(tmp_path)
 
     def test_a_named_dataset(self, work, tmp_path):
         """Digits are 8 x 8 too; their grey becomes three channels."""

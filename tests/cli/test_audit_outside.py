@@ -315,7 +315,7 @@ class TestDemo:
             "Worst pair",
             "Confidence",
             "Unknown images",
-            "Minimal perturbation",
+            "Smallest change",
         ):
             assert f"<b>{title}.</b>" in page
             assert f"{title}: " in shown

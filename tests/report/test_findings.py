@@ -83,7 +83,7 @@ def test_accuracy_under_attack_is_said_with_its_radius():
                  better="higher", norm="inf", epsilon=radius)
         for radius, share in ((2 / 255, 0.61), (8 / 255, 0.03))
     ]  # fmt: skip
-    text = said(report_of(*flips(), *under))["Minimal perturbation"]
+    text = said(report_of(*flips(), *under))["Smallest change"]
     assert "At 2.00/255, at most 61" in text
     assert "At 8.00/255, at most 3" in text
 
@@ -163,7 +163,7 @@ def test_without_errors_none_is_called_confident():
 
 def test_without_a_change_that_flips_half_of_the_images_none_is_named():
     never = replace(flips()[0], value=math.inf, low=0.2, high=math.inf)
-    text = said(report_of(never, *flips()[1:]))["Minimal perturbation"]
+    text = said(report_of(never, *flips()[1:]))["Smallest change"]
     assert text.startswith(
         "For half of the correctly classified images or more, the search found no change that"
     )
@@ -255,7 +255,7 @@ class TestWorstPair:
 
 class TestFlipSize:
     def test_size_and_noise_beside(self):
-        text = said(report_of(*flips()))["Minimal perturbation"]
+        text = said(report_of(*flips()))["Smallest change"]
         assert text == (
             "For half of the correctly classified images, changing every pixel by at most 0.89/255 (0.77/255 to "
             "1.02/255) of the range from black to white changes the prediction; random noise of that size changes "
@@ -270,8 +270,8 @@ class TestFlipSize:
         report = report_of(*flips(**signs))
         (finding,) = all_findings(Findings(with_summaries(report), "animals"))
         assert finding.severity == "problem"
-        assert words in said(report)["Minimal perturbation"]
-        assert "The true size may be smaller" in said(report)["Minimal perturbation"]
+        assert words in said(report)["Smallest change"]
+        assert "The true size may be smaller" in said(report)["Smallest change"]
 
 
 def test_a_comparison_has_its_own_first_screen():
@@ -335,7 +335,7 @@ def test_the_headline_counts_what_is_neither_first_nor_information():
     accuracy = measured("accuracy", "error", 0.058, low=0.04, high=0.08, split="test")
     found = all_findings(Findings(with_summaries(report_of(accuracy, *PAIRS, *flips(missed=0.1))), "animals"))
     assert headline("Audit of mine", found) == "Audit of mine: 1 problem"
-    assert [one.title for one in found] == ["Accuracy", "Minimal perturbation", "Worst pair"]
+    assert [one.title for one in found] == ["Accuracy", "Smallest change", "Worst pair"]
 
 
 def test_so_few_test_images_that_one_is_more_than_two_points_tell_no_label_cost():

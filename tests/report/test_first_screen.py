@@ -43,7 +43,7 @@ class TestUnknowns:
     def test_both_shares_with_their_intervals_and_no_promise(self):
         finding = only(out_of_distribution(0.71, 0.66, 0.76))
         assert plain(finding.said.striptags()) == (
-            "OOD detection: 71.0 % (66.0 to 76.0 %) of “other” rejected, by a threshold that keeps 94.0 % (90.0 to "
+            "Detection: 71.0 % (66.0 to 76.0 %) of “other” rejected, by a threshold that keeps 94.0 % (90.0 to "
             "97.0 %) of other test images. This is not a defence: other unfamiliar images may pass."
         )
         assert (finding.title, finding.severity, finding.todo) == ("Unknown images", "fine", "")
@@ -53,7 +53,7 @@ class TestUnknowns:
         """At most 10 % of the test images are rejected, by the interval of what is kept."""
         finding = only(out_of_distribution(0.2, low, 0.3))
         assert finding.severity == ("problem" if alarm else "warning")
-        assert ("OOD detection fails" in finding.said) == alarm
+        assert ("Detection fails" in finding.said) == alarm
 
     def test_where_nothing_was_measured_nothing_is_said(self):
         assert all_findings(Findings(Report({}, {}, "", ""), "animals")) == []

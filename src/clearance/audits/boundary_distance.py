@@ -461,6 +461,9 @@ class BoundaryDistance(Audit):
             third, and miss the nearest: a small network on MNIST had it among them for 85 % of images, among three
             for 93 %.
 
+    Raises:
+        ValueError: If a setting is out of range or unknown.
+
     Misleads: the first-order distance is not a bound on the true one, and infinite where a gradient is zero; the
     minimum distance is an upper bound, far too long for a network that hides its gradients otherwise than by rounding
     (see the audit `robustness`).

@@ -98,6 +98,9 @@ class Calibration(Audit):
         validation: Images for the temperature that the model was not trained on, with the same classes. In a
             comparison they are those that the recipe's ``validation`` keeps back, where labels are not noisy.
 
+    Raises:
+        ValueError: If a setting is out of range or unknown.
+
     Misleads where few images are wrong: a temperature that rests on two or three of them may be far off. And
     probabilities are those of images like these; calibrated here is not calibrated elsewhere. A temperature
     changes no answer.

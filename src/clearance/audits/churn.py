@@ -46,6 +46,9 @@ class Churn(Audit):
         lr: Step size, above 0.
         all_images: Whether all training images are the last size; only first weights can differ there.
 
+    Raises:
+        ValueError: If a setting is out of range.
+
     Misleads: heads that all predict one class agree; compare it with the error of such heads. Pairs
     share heads, so their spread is not that of independent ones.
 

@@ -169,6 +169,9 @@ class CommonCorruptions(Audit):
         images: At most, of the test images, but one of every class at least; a class-balanced choice by the seed. Each
             goes forward 46 times (41 without colours).
 
+    Raises:
+        ValueError: If a setting is out of range.
+
     Misleads as a promise for other corruptions, and in a comparison with published numbers: those are of all 10,000
     test images and 15 or 19 corruptions. On images much larger than 32 pixels these noises and JPEG qualities are
     mild.

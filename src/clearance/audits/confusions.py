@@ -30,6 +30,9 @@ class Confusions(Audit):
     Args:
         shown: Pairs that the exhibit names at most.
 
+    Raises:
+        ValueError: If a setting is out of range.
+
     Misleads: the pair is picked by its own count, so its share on new images will on average be smaller.
 
     >>> from torch import nn

@@ -51,6 +51,9 @@ class GoodnessOfFit(Audit):
         covariance: Of the refitted Gaussians: ``"scalar"``, ``"class_scalar"``, ``"diagonal"``, ``"class_diagonal"``,
             ``"full"`` (one matrix for all classes; with fewer training images than D it fits them and nothing else).
 
+    Raises:
+        ValueError: If `covariance` is unknown.
+
     Misleads: a ratio near 1 is no Gaussian, only the right size. Units that are nearly always off have a tiny variance
     in training, and a single test image in which they are on can dominate the ratio: compare it with the coverage.
 

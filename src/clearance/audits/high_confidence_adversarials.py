@@ -49,6 +49,9 @@ class HighConfidenceAdversarials(Audit):
         steps: At most.
         search: Steps of the search for the nearest wrong image.
 
+    Raises:
+        ValueError: If a setting is out of range.
+
     Misleads as a shortest distance: the ascent's path is not the shortest, and ends where the network is confident, not
     where it errs. A network that hides its gradients seems far from everything (see the audit `robustness`).
 

@@ -37,6 +37,9 @@ class LinearProbe(Audit):
         heads: Fresh linear layers, at least 1; they differ in first weights and in the order of minibatches.
         lr: Step size, above 0; trained as in :class:`clearance.audits.CoAdaptation`.
 
+    Raises:
+        ValueError: If a setting is out of range.
+
     Source of the interval: Bonett and Price, J. Educ. Behav. Stat. 37 (2012).
 
     Misleads: it says what a linear layer gains, not what training the whole network further would.

@@ -60,6 +60,9 @@ class MinimalPerturbation(Audit):
         steps: Of the search for the nearest wrong image.
         queries: Of the search without gradients, an image.
 
+    Raises:
+        ValueError: If a setting is out of range or unknown.
+
     Misleads: an upper bound, and a change that an attacker chooses, not one that happens by chance.
 
     >>> from torch import nn

@@ -32,6 +32,9 @@ class Mistakes(Audit):
         pairs: Pairs in ``pairs`` at most.
         of_a_pair: Images of each pair at most, the most confident first.
 
+    Raises:
+        ValueError: If a setting is out of range.
+
     Misleads: a wrong prediction may be a wrong label. Which of the two, only a person can say.
 
     >>> from torch import nn

@@ -51,6 +51,9 @@ class PreprocessingMismatch(Audit):
     Args:
         images: At most, but one of every class at least; a class-balanced choice by the seed where there are more.
 
+    Raises:
+        ValueError: If a setting is out of range.
+
     Misleads: size, crop and interpolation are not tried. A broken network may be a little better on what it was
     never meant to see.
 

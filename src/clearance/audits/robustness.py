@@ -470,6 +470,10 @@ class Robustness(Audit):
         source: A network whose gradients make images too (a transfer attack), in any mode; moved to
             the device of the images, otherwise not changed.
 
+    Raises:
+        TypeError: If `epsilons` does not map norms to radii, or `source` is not a Classifier.
+        ValueError: If a setting is out of range.
+
     Misleads as a certificate: an accuracy under attack is an upper bound of the true one, however many attacks
     took part. Intervals of two models audited on the same images overlap more than the models differ.
 

@@ -48,6 +48,9 @@ class WeightScale(Audit):
         threshold: In (0, 1), of the loss's slope in the logit of the true class, 1 - p.
         images: At most, of each set; a class-balanced choice by the seed where there are more.
 
+    Raises:
+        ValueError: If a setting is out of range.
+
     Neither direction is better. Without images whose answer is right, ``active_share`` is 1: none is done with.
 
     Misleads where normalisation follows a layer: its weights then only set how fast they turn, and their size says

@@ -167,7 +167,7 @@ class AuditCommand:
         settings: Settings of audits, such as "robustness.epsilons.inf=2/255,8/255" (default: the run's, or each
             audit's own).
         slices: A CSV file about the test images: file names in the first column, and columns such as site or camera.
-        images: Attacks use at most this many test images, the same number of each class or all of a
+        images: Attacks and similar audits use at most this many test images, the same number of each class or all of a
             small one (default: each audit's own).
         budget: A time such as 90s, 5m or 2h after which no audit starts; the page names those left out.
         include_images: Leave images of the data out of index.html; share.html, beside it, never has them.

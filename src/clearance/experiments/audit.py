@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -262,8 +262,8 @@ class InMemory:
     name: str = "this model"
     normalised: bool = False
 
-    def target(self, request: AuditRequest) -> Target:
-        """Open the images and resolve the audits."""
+    def opened(self) -> Self:
+        """The same with its images read as the model needs them; they are not read again."""
         how = self.model.preprocessing
         done = (self.model.mean, self.model.std) if self.normalised else None
         train = open_images(self.train, how, normalised=done)
@@ -272,16 +272,19 @@ class InMemory:
             _check_size(self.model, given, found)
         if takes_colour(self.model, self.model.mean.numel()):
             train, test = in_colour(train), in_colour(test)
-        data = RunData(train, test)
+        unknown = None if self.unknown is None else unknown_images(self.unknown, test, how, normalised=done)
+        return replace(self, train=train, test=test, unknown=unknown, normalised=False)
+
+    def target(self, request: AuditRequest) -> Target:
+        """Open the images and resolve the audits."""
+        images = self.opened()
+        data, others = RunData(images.train, images.test), images.unknown
         check_held_out(data)
-        warn_of_absent(test)
+        warn_of_absent(data.test)
         logits = _first_logits(self.model, data.test)
         check_logits(logits, data.test.class_count)
         facts = further_outputs(self.model, data.test, logits.shape[1])
         model = in_order_of(data.test.classes, self.model, few_images(data.test, device_of(self.model)))
-        others = (
-            None if self.unknown is None else unknown_images(self.unknown, data.test, how, normalised=done)
-        )
         fewer = fewer_where_costly(model, data.test, request)
         plan = AuditPlan.of(request.audits, request.settings, defaults=fewer, unknown=others is not None)
         ready = plan.resolved(test=data.test, unknown=others, images=request.images, slices=request.slices)

@@ -38,7 +38,7 @@ TITLES = {
     ("performance", "recall"): "Recall by class",
     ("performance", "accuracy"): "Accuracy by slice",
     ("calibration", "overconfidence"): "Confidence minus accuracy",
-    ("minimal_perturbation", "median_flip"): "Minimal perturbation",
+    ("minimal_perturbation", "median_flip"): "Smallest change",
     ("robustness", "robust_accuracy"): "Under attack",
 }
 

@@ -16,7 +16,7 @@ from clearance._describe import digest
 from clearance._processes import process_count
 from clearance._rng import cuda_in_use
 from clearance.data import open_images
-from clearance.experiments.audit import audit
+from clearance.experiments.audit import InMemory, audit
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.losses import Loss
 from clearance.models import Classifier
@@ -47,7 +47,7 @@ class Hosted:
         if isinstance(objective, FOCA):
             if images is None:
                 raise ValueError("`images` must be the training images under FOCA, for its heads; got none.")
-            images = open_images(images)
+            images = open_images(images, model.preprocessing)
         self.foca = objective if isinstance(objective, FOCA) else None
         self.loss = objective.loss if isinstance(objective, FOCA) else objective
         self.model, self.images = model, images
@@ -147,7 +147,7 @@ class Audits:
     """Audits of a network while it is trained, and at the end; nothing in the training changes.
 
     Args:
-        train: The training images, as :func:`clearance.data.open_images` takes them.
+        train: The training images, as :func:`clearance.audit` takes them.
         test: Held-out images.
         every: Epochs between two audits; None audits at the end alone.
         folder: Where each page is written; None writes none.
@@ -173,10 +173,19 @@ class Audits:
         AuditPlan.of(
             settings.get("audits"), settings.get("audit_settings")
         )  # a wrong name, before any training
-        self.train, self.test, self.every = open_images(train), open_images(test), every
-        self.folder, self.run, self.settings = None if folder is None else Path(folder), run, settings
+        self.train, self.test, self.every, self.settings = train, test, every, dict(settings)
+        self.folder, self.run = None if folder is None else Path(folder), run
         self.cards: dict[int, Card] = {}
         self._of = ""  # which weights were audited last
+        self._images: dict[str, Any] = {}
+
+    def prepare(self, model: Classifier) -> dict[str, Any]:
+        """The images as the model needs them, read once: before training, so that a mistake in them costs none."""
+        if not self._images:
+            unknown, normalised = self.settings.pop("unknown", None), self.settings.pop("normalised", False)
+            images = InMemory(model, self.train, self.test, unknown, normalised=normalised).opened()
+            self._images = {"train": images.train, "test": images.test, "unknown": images.unknown}
+        return self._images
 
     def due(self, epoch: int) -> bool:
         """Whether an audit follows this epoch, the first being 1."""
@@ -192,8 +201,9 @@ class Audits:
                 torch.random.fork_rng(devices=cuda_in_use()),
                 _alone() as engine,
             ):
+                images = self.prepare(model)
                 settings = {**self.settings, "engine": self.settings.get("engine") or engine}
-                card = audit(model, train=self.train, test=self.test, **settings)
+                card = audit(model, **images, **settings)
             self.cards[epoch], self._of = card, weights
             if self.folder is not None:
                 card.save(self.folder / f"epoch-{epoch}.html")

@@ -132,7 +132,7 @@ class AuditCallback(Callback):
     audits.
 
     Args:
-        train: The training images, as :func:`clearance.data.open_images` takes them.
+        train: The training images, as :func:`clearance.audit` takes them.
         test: Held-out images of the same classes.
         every: Epochs between two audits, at least 1; None audits at the end alone.
         folder: Where each page is written, as ``epoch-N.html``; None writes none.
@@ -153,6 +153,11 @@ class AuditCallback(Callback):
     def cards(self) -> dict[int, Card]:
         """The cards, by epoch."""
         return self.audits.cards
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Read the images."""
+        if trainer.is_global_zero:
+            self.audits.prepare(classifier_in(pl_module))
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Audit, if it is due."""

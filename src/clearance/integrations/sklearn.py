@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from clearance._rng import cuda_in_use
@@ -23,6 +23,11 @@ from clearance.heads import MLP
 from clearance.models import Classifier
 from clearance.training import EndToEnd, WayOfTraining, fit
 
+try:
+    from sklearn.utils.validation import validate_data
+except ImportError as error:
+    raise ImportError("this needs scikit-learn 1.6: pip install 'scikit-learn>=1.6'.") from error
+
 _LARGEST_SEED = 2**31 - 1
 
 
@@ -30,7 +35,7 @@ class ClearanceClassifier(ClassifierMixin, BaseEstimator):
     """A network that is trained by :func:`clearance.fit`, with scikit-learn's methods.
 
     Rows are images: flat, or of `shape`. Pixels are brought to [0, 1] by the smallest and largest value of the training
-    data (values outside are cut), and normalised by their mean and deviation.
+    data (values outside are cut), and normalised by their mean and deviation. Training is on the CPU.
 
     Args:
         way: A way of training, such as ``FOCA()`` or ``EndToEnd(LargeMarginLoss(("input",)))``; None is `EndToEnd`.

@@ -193,7 +193,7 @@ class AuditCallback(TrainerCallback):
     """Audits the Trainer's Classifier every n epochs, and when training has ended.
 
     Args:
-        train: The training images, as :func:`clearance.data.open_images` takes them; in [0, 1].
+        train: The training images, as :func:`clearance.audit` takes them.
         test: Held-out images of the same classes.
         every: Epochs between two audits, at least 1; None audits at the end alone.
         folder: Where each page is written, as ``epoch-N.html``; None writes none.
@@ -211,6 +211,12 @@ class AuditCallback(TrainerCallback):
     def cards(self) -> dict[int, Card]:
         """The cards, by epoch."""
         return self.audits.cards
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        """Read the images."""
+        del args, control
+        if state.is_world_process_zero:
+            self.audits.prepare(classifier_in(model))
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Audit, if it is due."""

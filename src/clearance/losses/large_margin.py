@@ -49,6 +49,9 @@ class GammaQuantile:
         batches: Steps over which it is averaged, at least 1; afterwards it is fixed. Of several processes each has its
             own until then; it ends at their mean, which is not the quantile of the joint batch.
 
+    Raises:
+        ValueError: If a setting is out of range.
+
     >>> GammaQuantile(0.9).batches
     20
     """

@@ -378,7 +378,7 @@ class FitResult:
         model: The classifier that was passed to ``fit``, trained in place, in evaluation mode.
         status: Finished, stopped, diverged (when, in which term) or collapsed.
         history: For each epoch its last step, the learning rate, the mean of every loss term over the epoch,
-            and the validation error, if there is a validation set.
+            and the validation error, if there is a validation set and the model's own head is trained (not under FOCA).
         seconds: Time spent in training steps and in finishing, over all resumed parts.
         counts: Counts of the way of training, for example of weak heads that diverged.
         diagnostics: For each epoch, its number and last step, and the way of training's diagnostics: the
@@ -703,8 +703,8 @@ def fit(
         checkpoint_every: Steps between checkpoints, at least 1.
         on_step: Called with the progress after every step; returning ``"stop"`` ends the run as stopped.
         on_epoch: Called after every epoch with its row of the history, and diagnostics if there are any: ``"epoch"``,
-            ``"step"``, the terms of the loss, ``"validation_error"``; returning ``"stop"`` ends the run as stopped, and
-            what it raises ends ``fit``, as Optuna's pruning does.
+            ``"step"``, the terms of the loss, and ``"validation_error"`` where `FitResult.history` has it; returning
+            ``"stop"`` ends the run as stopped, and what it raises ends ``fit``, as Optuna's pruning does.
 
     Under torch.distributed (torchrun) every process calls ``fit`` with the same arguments. Each processes its
     share of every batch, gradients are averaged, and all end with the same model. Batch normalisation uses the

@@ -85,6 +85,10 @@ class FOCA(WayOfTraining):
         final_head: How ``finish`` trains the head that the model keeps, on all training images. (A Gaussian mixture
             is fitted in closed form instead.)
 
+    Raises:
+        TypeError: If `loss` is not a Loss, or `weak_heads` draws no heads.
+        ValueError: If a setting is out of range or unknown.
+
     A weak head that diverges is left out of its steps and counted. Weak heads read features in a unit that is at
     least that of the first features drawn (see GradientHeads); a run that starts from a trained network uses that
     network's features. Under torch.distributed each process draws its own heads from its own streams. ``step`` averages

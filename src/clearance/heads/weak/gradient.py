@@ -38,6 +38,9 @@ class GradientHeads:
         init_std: Standard deviation of fresh weights, above 0; 0.1 in the paper, biases 0.
         loss: A loss for each sample, as in :func:`clearance.heads.train_heads`; None is cross-entropy.
 
+    Raises:
+        ValueError: If a setting is out of range.
+
     Misleads when heads are too strong (many samples, few features) or too weak (few steps): check their
     accuracy on the whole training set.
 

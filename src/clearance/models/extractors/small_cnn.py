@@ -49,6 +49,9 @@ def small_cnn(
             without.
         maps: Of the stages; more stages have the number of the last.
 
+    Raises:
+        ValueError: If a setting is out of range or unknown.
+
     Shapes:
         images (B, channels, size, size); features (B, D).
 

@@ -9,7 +9,7 @@ from clearance.report.audit_page import ALARM, AuditPage, Finding, Term, with_en
 from clearance.report.findings import Findings
 from clearance.report.numbers import data, half_width, levels
 
-TITLE = "Minimal perturbation"
+TITLE = "Smallest change"
 DOUBTS = {
     "missed_flips": Markup(
         "for {} of these images a search without gradients finds a change of that size, and this search does not"

@@ -27,14 +27,14 @@ def detection_findings(findings: Findings) -> list[Finding]:
             Finding(
                 TITLE,
                 "problem",
-                Markup("OOD detection fails: ") + said,
+                Markup("Detection fails: ") + said,
                 "Expect a prediction for any image at all; do not rely on this score to reject such images.",
             )
         ]
     todo = "This is not a defence: other unfamiliar images may pass."
     if rejected.high < HALF:
-        return [Finding(TITLE, "warning", Markup("OOD detection misses most: ") + said, todo)]
-    return [Finding(TITLE, "fine", Markup("OOD detection: {} {}").format(said, todo))]
+        return [Finding(TITLE, "warning", Markup("Detection misses most: ") + said, todo)]
+    return [Finding(TITLE, "fine", Markup("Detection: {} {}").format(said, todo))]
 
 
 def _auroc(findings: Findings) -> Markup:
