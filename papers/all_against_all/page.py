@@ -63,9 +63,9 @@ def page(folder: Path) -> str:
         f"time of one thread, of {ROUNDS['seconds']}, and what training adds to a new process at its peak, of "
         f"{ROUNDS['MiB']}.",
         "## Who is best",
-        "The lowest mean (or the highest, where that is better), and the methods that are not significantly worse over "
-        "seeds, after Holm's adjustment for all comparisons with it. Methods with a run that collapsed or diverged are "
-        "left out.",
+        "The lowest mean (or the highest, where that is better), and the others among which the best may be: with 95 % "
+        "confidence it is one of all these, by t tests paired over seeds at 5 % divided by the number of other methods "
+        "(Bonferroni). Methods with a run that collapsed or diverged are left out.",
         _best(work),
         f"## Who is better than {BASELINE}",
         "After Holm's adjustment for all methods of a line. Runs that collapsed or diverged count.",
@@ -123,7 +123,7 @@ def _cell(method: str, values: Values, unit: str, better: Better, seeds: int) ->
 
 
 def _best(work: Work) -> str:
-    rows = [["question", "best", "not told apart from it"]]
+    rows = [["question", "lowest or highest", "others that may be the best"]]
     for question in QUESTIONS:
         values, unit, better = _answers(work, question)
         values = {name: row for name, row in values.items() if not _bad(work, question.condition, name)}
@@ -132,8 +132,8 @@ def _best(work: Work) -> str:
         if not whole:
             continue
         best = (min if better == "lower" else max)(means, key=lambda name: means[name])
-        _, adjusted = _compared(values, best, unit, better)
-        alike = [name for name, p in adjusted.items() if p >= LEVEL]
+        compared, _ = _compared(values, best, unit, better)
+        alike = [name for name, one in compared.items() if one.p is None or one.p * len(compared) >= LEVEL]
         rows.append([question.title, f"{best}, {printed(means[best], unit)}", "; ".join(alike) or "none"])
     return markdown_table(rows)
 

@@ -49,9 +49,9 @@ ABOUT = Paper(
             "why margins do not have less error on few images (claim 4): two possible causes",
             datasets=_DATASETS,
         ),
-        "noise-causes": Study(
-            "papers.elsayed_2018.causes:run_noise",
-            "why the l2 margin is not the best of all (claim 2a): possible causes",
+        "noise-clipping": Study(
+            "papers.elsayed_2018.causes:run_clipping",
+            "whether the l2 margin errs less under label noise (claim 1) because its gradients are clipped",
             datasets=_DATASETS,
         ),
         "white-box": Study(

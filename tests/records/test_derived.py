@@ -1,6 +1,7 @@
 """Derived rows against numbers worked out by hand."""
 
 import math
+import random
 
 import pytest
 from scipy import stats
@@ -160,7 +161,7 @@ def test_adjusted_p_values_are_holm_over_the_methods():
     assert {(row.method, row.against) for row in rivals} == {("b", "a"), ("b", "c")}
 
 
-def test_rivals_are_adjusted_for_their_number():
+def test_rivals_of_the_best_are_adjusted_for_all_pairs():
     best = [0.10, 0.11, 0.10, 0.12, 0.10]
     near = [a + b for a, b in zip(best, (0.01, 0.02, 0.015, 0.004, 0.03), strict=True)]  # p about 0.02
     values = {"best": best, "far": [0.5, 0.6, 0.5, 0.5, 0.6], "near": near, "nearly": near, "lost": [0.3]}
@@ -168,9 +169,21 @@ def test_rivals_are_adjusted_for_their_number():
     rivals = {row.against: row for row in rows if row.kind == "rival"}
     raw = stats.ttest_rel(best, near).pvalue
     assert rivals["near"].p == pytest.approx(raw)
-    assert rivals["near"].adjusted == rivals["nearly"].adjusted == pytest.approx(3 * raw)  # "lost" counts too
-    assert rivals["far"].adjusted == pytest.approx(4 * stats.ttest_rel(best, values["far"]).pvalue)
+    assert rivals["near"].adjusted == rivals["nearly"].adjusted == pytest.approx(9 * raw)  # "lost" counts too
+    assert rivals["far"].adjusted == pytest.approx(10 * stats.ttest_rel(best, values["far"]).pvalue)
     assert (rivals["lost"].p, rivals["lost"].adjusted) == (None, None)
+
+
+def test_of_equal_methods_the_best_is_rarely_told_apart():
+    """At 5 % in at most 5 % of comparisons, though the best was picked by the same numbers."""
+    draws, generator = 400, random.Random(0)
+    told = 0
+    for _ in range(draws):
+        rows = derive(
+            record(f"m{method}", seed, generator.gauss(0.2, 0.01)) for method in range(12) for seed in range(5)
+        )
+        told += any(row.kind == "rival" and row.adjusted < 0.05 for row in rows)
+    assert told <= 0.05 * draws + 2 * math.sqrt(0.05 * 0.95 * draws)
 
 
 def test_a_lost_seed_is_counted():

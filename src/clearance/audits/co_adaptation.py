@@ -20,7 +20,6 @@ from clearance.heads import HeadStack, train_heads
 from clearance.vocabulary import Better, Measurement, Scalar
 
 PIXEL_HEADS = ("nearest pixel", "class mean, pixels")  # those that no model has a part in
-NEIGHBOUR_LIMIT = 2000  # training images up to which the nearest on features is looked for
 FITTED_UP_TO = 100  # images up to which a head must fit its own images, or is counted
 
 
@@ -69,6 +68,7 @@ class CoAdaptation(Audit):
         most_steps: Steps of a fresh head at most, 1 or more.
         all_images: Whether all training images are the last size.
         pixel_limit: Largest n for which the nearest neighbour and the nearest class mean on pixels are computed.
+        neighbour_limit: Largest n for which the nearest neighbour on features is computed.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -97,6 +97,7 @@ class CoAdaptation(Audit):
     most_steps: int = 3000
     all_images: bool = True
     pixel_limit: int = 2000
+    neighbour_limit: int = 2000
 
     def __post_init__(self) -> None:
         if len(self.per_class) != len(self.repetitions):
@@ -135,7 +136,7 @@ class CoAdaptation(Audit):
         features, rows = features_of(subject), sets.rows
         yield "class mean", class_mean_errors(features, rows)
         yield "class mean, unit length", class_mean_errors(features.normalised(), rows)
-        if sets.samples <= NEIGHBOUR_LIMIT:
+        if sets.samples <= self.neighbour_limit:
             yield "nearest neighbour", nearest_neighbour_errors(features, rows)
         if sets.samples <= self.pixel_limit and not _on_disk(subject):
             pixels = pixels_of(subject)

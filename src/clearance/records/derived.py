@@ -42,7 +42,8 @@ class SummaryRow:
         n: The measurements' `n`, if it is the same for all seeds.
         against: The other method of a difference, ratio or rival.
         p: Two-sided p value of the paired t test.
-        adjusted: The p value after Holm's adjustment over all comparisons with the same method.
+        adjusted: The p value after Holm's adjustment over all comparisons with the baseline; of the best method over
+            all pairs.
         verdict: Better, worse or inconclusive, by the 95 % interval alone (unadjusted).
         dropped: Seeds that only one of the two has; they were not compared.
         needed: How many seeds would separate the two, of a difference that is not significant after adjustment (see
@@ -277,7 +278,10 @@ def _ratios(quantity: _Quantity, baseline: str, floor: float | None) -> list[Sum
 
 
 def _rivals(quantity: _Quantity) -> list[SummaryRow]:
-    """The method with the best mean against each other one; with two methods that is the difference already."""
+    """The method with the best mean against each other one; with two methods that is the difference already.
+
+    Which one is best was seen in the same numbers, so that p values are adjusted for all pairs of methods.
+    """
     better = quantity.first.measurement.better
     means = {method: summarise(quantity.values(method)).mean for method in quantity.methods}
     finite = {method: mean for method, mean in means.items() if math.isfinite(mean)}
@@ -290,7 +294,7 @@ def _rivals(quantity: _Quantity) -> list[SummaryRow]:
         for rival in quantity.methods
         if rival != best
     }
-    adjusted = _adjusted(found)
+    adjusted = _adjusted(found, tests=math.comb(len(quantity.methods), 2))
     return [
         _compared(
             quantity, "rival", best, one, against=rival, adjusted=None if one.p is None else adjusted[rival]
@@ -300,9 +304,9 @@ def _rivals(quantity: _Quantity) -> list[SummaryRow]:
     ]
 
 
-def _adjusted(found: Mapping[str, Comparison]) -> dict[str, float]:
+def _adjusted(found: Mapping[str, Comparison], tests: int = 0) -> dict[str, float]:
     """Holm-adjusted p values; a comparison that cannot be tested still counts in their number."""
-    return holm({method: 1.0 if one.p is None else one.p for method, one in found.items()})
+    return holm({method: 1.0 if one.p is None else one.p for method, one in found.items()}, tests)
 
 
 def _compared(quantity: _Quantity, kind: Kind, method: str, one: Comparison, **rest: Any) -> SummaryRow:

@@ -154,10 +154,11 @@ def adjusted_wald(total: float, squares: float, count: int, z: float = Z_95) -> 
     return middle - half, middle + half
 
 
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+def holm(p_values: Mapping[str, float], tests: int = 0) -> dict[str, float]:
     """Holm's step-down adjustment of several p values.
 
-    The i-th smallest of m becomes the largest of (m - j + 1) · p_j over j ≤ i, and at most 1.
+    The i-th smallest of m becomes the largest of (m - j + 1) · p_j over j ≤ i, and at most 1. Where these were picked
+    after looking, as those of the best method of all, `tests` is m: how many they were picked from.
 
     Source: Holm, "A simple sequentially rejective multiple test procedure", 1979.
 
@@ -165,9 +166,9 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     {'a': 0.03, 'b': 0.06, 'c': 0.06}
     """
     adjusted: dict[str, float] = {}
-    running = 0.0
+    running, count = 0.0, max(tests, len(p_values))
     for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
-        running = max(running, min(1.0, (len(p_values) - rank) * p_values[name]))
+        running = max(running, min(1.0, (count - rank) * p_values[name]))
         adjusted[name] = running
     return {name: adjusted[name] for name in p_values}
 
