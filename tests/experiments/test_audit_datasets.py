@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -54,6 +55,24 @@ def test_an_unknown_dataset_or_one_without_its_files_is_refused():
         resolved(recipe(other="digit"))
     with pytest.raises(ValueError, match="dataset 'mnist' needs `root`"):
         resolved(recipe(other="mnist"))
+
+
+def test_other_images_in_the_same_place_are_audited_anew(tmp_path):
+    def write(images):
+        np.savez(tmp_path / "strange.npz", images=images.numpy(), labels=np.arange(len(images)) % 3)
+
+    def scores():
+        found = run_method(plan, data, tmp_path / "runs")
+        return [r.measurement for r in found.records if r.measurement.audit == "likelihood"]
+
+    data = RunData(gaussian_images(), gaussian_images(per_class=30, seed=1))
+    asked = replace(recipe(other=f"npz:{tmp_path / 'strange.npz'}", images=45), steps=2, batch_size=10)
+    plan = RunPlan(asked, "plain", 0)
+    write(gaussian_images(per_class=100, seed=2).images)
+    first = scores()
+    assert scores() == first
+    write(torch.ones(300, 1, 8, 8))
+    assert scores() != first
 
 
 class TestValidation:

@@ -1,6 +1,7 @@
 """Starting from the network of a finished run: the same weights, only for what fits them, and readable again."""
 
 import dataclasses
+import shutil
 from typing import Any
 
 import pytest
@@ -59,6 +60,20 @@ def test_what_was_tuned_is_read_back_and_the_start_stays(trained, recipe, data, 
     assert not same(before, weights(load_model(folder)))
     trained.rename(trained.with_name("moved"))
     assert load_run(folder).method == "foca"  # what was tuned does not need what it started from
+
+
+def test_a_run_from_another_network_in_the_same_place_is_not_read_back(trained, recipe, data, tmp_path):
+    plan = RunPlan(recipe(model=f"run:{trained}", dataset="gaussian"), "foca", 0)
+    first = run_method(plan, data, tmp_path / "second")
+    assert run_method(plan, data, tmp_path / "second") == first
+    other = RunPlan(recipe(), "plain", 1)
+    run_method(other, data, tmp_path / "first")
+    shutil.rmtree(trained)
+    shutil.copytree(tmp_path / "first" / other.folder, trained)
+    with pytest.raises(ValueError, match="differs in first_weights"):
+        run_method(plan, data, tmp_path / "second")
+    trained.rename(trained.with_name("moved"))
+    assert run_method(plan, data, tmp_path / "second") == first
 
 
 def test_runs_from_different_networks_are_kept_apart(recipe):

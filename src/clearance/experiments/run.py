@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import hashlib
 import json
 import logging
 import weakref
@@ -22,20 +23,21 @@ from clearance._rng import cuda_in_use, derived_seed
 from clearance.audits import Audit, Findings, Subject, WeightScale
 from clearance.audits.weight_scale import decayed_parameters
 from clearance.data import ImageSet
-from clearance.experiments.audit_plan import AuditPlan
+from clearance.experiments.audit_plan import OTHER, AuditPlan
 from clearance.experiments.auditing import bounded_audits
 from clearance.experiments.build import RunData, build_optimizer, build_schedule, build_way, drawn_data
+from clearance.experiments.datasets import load_dataset
 from clearance.experiments.method import Method
 from clearance.experiments.peak_memory import PeakMemory
 from clearance.experiments.recipe import Recipe, identifier, to_tree
-from clearance.experiments.saved import FACTS, build_model, extractor_name
+from clearance.experiments.saved import FACTS, build_model, extractor_name, started_from
 from clearance.experiments.spread import spread_over
 from clearance.models import Classifier
 from clearance.models._running import with_channels_last
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.records.record import LeftOut
 from clearance.runs import check_finished, read_file, write_files
-from clearance.runs.directory import RUN
+from clearance.runs.directory import MODEL, RUN
 from clearance.training import Execution, FitResult, Limits, WayOfTraining, fit
 from clearance.training.fit import Progress
 from clearance.vocabulary import Exhibit, Measurement, Outcome
@@ -488,8 +490,10 @@ def kept_findings(plan: RunPlan, data: RunData, directory: Path) -> RunFindings 
 
 def _kept(plan: RunPlan, data: RunData, directory: Path) -> RunFindings | None:
     folder = directory / plan.folder
-    stored = _stored(folder)
-    if stored is None or stored[0] != _identity(plan, data) or stored[1].left_out:
+    stored, now = _stored(folder), _identity(plan, data)
+    if stored is not None and isinstance(stored[0], dict) and "start" not in now:
+        stored[0].pop("start", None)  # the run that it started from is gone
+    if stored is None or stored[0] != now or stored[1].left_out:
         return None  # also if an audit failed: it is tried again
     check_finished(folder)
     if plan.model is None:
@@ -521,6 +525,20 @@ def _identity(plan: RunPlan, data: RunData) -> Any:
         found["sources"] = {audit: run.folder for audit, run in plan.sources.items()}
     if data.train.augmentation is not None:
         found["augmentation"] = describe(data.train.augmentation)
+    if data.new_classes is not None:
+        found["new classes"] = [images.digest() for images in data.new_classes]
+    named = ((audit.name, getattr(audit, OTHER, None)) for audit in plan.audit_plan.audits)
+    places = {name: other for name, other in named if isinstance(other, str) and ":" in other}
+    if places:
+        found["other images"] = {
+            name: load_dataset(
+                other, "test", plan.recipe.root, plan.recipe.size if other.startswith("folder:") else None
+            ).digest()
+            for name, other in places.items()
+        }
+    start = started_from(plan.recipe.model)
+    if start is not None and (weights := start / MODEL).exists():
+        found["start"] = hashlib.sha256(weights.read_bytes()).hexdigest()
     return json.loads(json.dumps(found))
 
 
