@@ -213,6 +213,10 @@ WRONG = {
         ("audit", "best.pt"),
         "also name what builds the network: MODULE:NAME --weights best.pt",
     ),
+    "a part of no weights": (
+        ("audit", "bobs_net:Net", *SETS, "--weights-entry", "ema"),
+        "--weights-entry names a part of --weights; got 'ema' and no --weights",
+    ),
     "run with weights": (
         ("audit", "train", "--weights", "best.pt"),
         "--weights is for a model given as MODULE",

@@ -66,7 +66,11 @@ def test_other_images_in_the_same_place_are_audited_anew(tmp_path):
         return [r.measurement for r in found.records if r.measurement.audit == "likelihood"]
 
     data = RunData(gaussian_images(), gaussian_images(per_class=30, seed=1))
-    asked = replace(recipe(other=f"npz:{tmp_path / 'strange.npz'}", images=45), steps=2, batch_size=10)
+    asked = replace(
+        recipe(other=f"npz:{tmp_path / 'strange.npz'}", images=45, epsilons=[0.1], adaptive=[]),
+        steps=2,
+        batch_size=10,
+    )
     plan = RunPlan(asked, "plain", 0)
     write(gaussian_images(per_class=100, seed=2).images)
     first = scores()

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import clearance as cl
-from clearance.audits import Audit, Calibration, OutOfDistribution, Subject
+from clearance.audits import Accuracy, Audit, Calibration, OutOfDistribution, Subject
 from clearance.audits.out_of_distribution import neighbour_score
 from clearance.cli.__main__ import main
 from clearance.experiments.audit import AuditRequest, Target, run_audit
@@ -249,3 +249,35 @@ def test_the_command_writes_it(tmp_path, monkeypatch):
     words = ["net.py:build", "--train", "digits", "--audits", "accuracy,calibration", "--export", "deploy"]
     main(["audit", *words, "--quiet"])
     assert {file.name for file in Path("deploy").iterdir()} == {"deploy.json", "features.pt", "reader.py"}
+
+
+class AsksForever(nn.Module):
+    """A head that works in the audit and not afterwards."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.part, self.error, self.audited = nn.Linear(64, 10), error, False
+
+    def forward(self, features):
+        if self.audited:
+            raise self.error
+        return self.part(features)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(KeyboardInterrupt(), "interrupted"), (TypeError("odd"), "TypeError: odd")]
+)
+def test_audits_are_kept_if_the_export_fails(tmp_path, monkeypatch, error, said):
+    train, test = (cl.load_dataset("digits", split) for split in ("train", "test"))
+    head = AsksForever(error)
+    model = cl.models.Classifier(nn.Flatten(), head)
+
+    def fail(subject, findings, folder):
+        head.audited = True
+        subject.model(subject.test.images[:1])
+
+    monkeypatch.setattr("clearance.experiments.audit.export", fail)
+    target = Target(model, RunData(train, test), (Accuracy(),), 0, "net")
+    card = run_audit(target, AuditRequest(export=tmp_path / "new", keep=True), lambda _: "")
+    assert any(m.name == "error" for m in card.measurements)
+    assert card.report.recipe["export_failed"] == said

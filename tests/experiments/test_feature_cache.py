@@ -68,6 +68,13 @@ def test_whatever_changes_features_changes_the_key(cache, change):
     assert len(files(cache)) == 2
 
 
+def test_an_extractor_that_holds_complex_numbers_is_asked_each_time(cache):
+    model, data = net(), gaussian_images()
+    model.extractor.turns = torch.polar(torch.ones(3), torch.arange(3.0))
+    assert torch.equal(cache.features(model, data), extract_features(model, data))
+    assert not cache.folder.exists()
+
+
 def test_other_images_are_others(cache):
     model = net()
     for seed in range(2):

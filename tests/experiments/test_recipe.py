@@ -269,6 +269,15 @@ class TestAdversarialSettings:
         with pytest.raises(ValueError, match=rf"`{name}` must be left out with `way: {way}`"):
             Method(way=way, **settings)
 
+    @pytest.mark.parametrize(
+        ("heads", "settings"),
+        [("gradient", {"penalty": 0.1}), ("ridge", {"head_lr": 0.2}), ("mixture", {"head_steps": 3})],
+    )
+    def test_weak_heads_refuse_what_they_would_not_use(self, heads: Any, settings: dict[str, Any]):
+        (name,) = settings
+        with pytest.raises(ValueError, match=rf"`{name}` must be left out with `weak_heads: {heads}`"):
+            Method(way="foca", weak_heads=heads, hidden=(), **settings)
+
     @pytest.mark.parametrize("heads", ["ridge", "mixture"])
     def test_weak_heads_in_closed_form_need_one_linear_layer(self, heads: Any):
         with pytest.raises(ValueError, match=rf"`hidden` must be \[\] with `weak_heads: {heads}`"):

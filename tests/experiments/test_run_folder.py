@@ -61,6 +61,7 @@ BESIDE: dict[str, Any] = {
         for name in ("adversarial_share", "adversarial_steps", "adversarial_rise", "trades")
     },
     **{name: {"way": "foca", "hidden": ()} for name in vars(FOCASettings())},
+    "penalty": {"way": "foca", "hidden": (), "weak_heads": "ridge"},
 }
 
 RECIPE_CHANGES: dict[str, Any] = {

@@ -40,9 +40,9 @@ def test_pictures_are_resized_as_wrap_was_told():
     train, test = pictures("train", 24), pictures("test", 24)
     watching = Audits(train, test, None, None, None, ONLY)
     assert watching.prepare(model)["test"].shape == (1, 8, 8)
-    assert (
-        watching.audit(model, 1).measurements == cl.audit(model, train=train, test=test, **ONLY).measurements
-    )
+    found = watching.audit(model, 1)
+    assert found is not None
+    assert found.measurements == cl.audit(model, train=train, test=test, **ONLY).measurements
 
 
 def test_normalisation_is_undone():
@@ -54,9 +54,10 @@ def test_normalisation_is_undone():
     given = {**settings, "normalised": True, "unknown": (unknown - MEAN) / STD}
     watching = Audits(normal, normal_test, None, None, None, given)
     card = cl.audit(model, train=train, test=test, unknown=unknown, **settings)
-    assert watching.audit(model, 1).measurements == card.measurements
-    found = watching.prepare(model)["unknown"]
-    torch.testing.assert_close(found.images, unknown, atol=1e-6, rtol=0)
+    found = watching.audit(model, 1)
+    assert found is not None
+    assert found.measurements == card.measurements
+    torch.testing.assert_close(watching.prepare(model)["unknown"].images, unknown, atol=1e-6, rtol=0)
 
 
 def test_images_are_read_once():
@@ -77,6 +78,19 @@ def test_images_are_read_once():
         watching.audit(model, epoch)
     assert len(watching.cards) == 2
     assert test.asked == once
+
+
+def test_a_second_training_with_the_same_callback_gets_cards_of_its_own():
+    first, second = network(), network()
+    with torch.no_grad():
+        second.head.bias.add_(torch.arange(10.0))
+    train, test = (cl.load_dataset("digits", split) for split in ("train", "test"))
+    watching = Audits(train, test, None, None, None, ONLY)
+    cards = [watching.audit(first, epoch) for epoch in (3, 3)]
+    assert cards[1] is None
+    found = watching.audit(second, 1)
+    assert found is watching.cards[1]
+    assert found.measurements == cl.audit(second, train=train, test=test, **ONLY).measurements
 
 
 def test_foca_has_images_as_wrap_was_told():

@@ -87,6 +87,10 @@ def test_two_classes_and_probabilities(sets, capsys):
         (lambda images: images.flatten(1) / 0, "must give finite logits"),
         (lambda images: "cat", "fails with"),
         (lambda images: images.flatten(1).argmax(1), r"whole numbers \(torch.int64\), as of classes"),
+        (
+            lambda images: (images.flatten(1), images.flatten(1)[:, :3]),
+            r"got several outputs: '0' \(4, 64\), '1' \(4, 3\)",
+        ),
     ],
 )
 def test_what_is_no_black_box_is_refused(call, reason, sets):
@@ -227,6 +231,12 @@ def test_logits_beside_others_are_not_taken_for_rows(sets):
     """Two outputs of two images: a list as long as the batch."""
     module, images = linear().eval(), sets[1].images[:2]
     model = black_box(lambda given: [module(given), 0 * module(given)], example=images)
+    torch.testing.assert_close(model(images), module(images))
+
+
+def test_maps_beside_logits_are_passed_over(sets):
+    module, images = linear().eval(), sets[1].images[:4]
+    model = black_box(lambda given: (given, module(given)), example=images, verbose=False)
     torch.testing.assert_close(model(images), module(images))
 
 

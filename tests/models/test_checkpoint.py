@@ -59,6 +59,15 @@ def test_prefixes_of_wrappers_are_taken_off(tmp_path, prefix):
     assert (found.prefix, found.count, found.missing, found.unexpected) == (prefix, 9, (), ())
 
 
+def test_a_weight_of_the_same_name_beside_the_network_is_not_its_own(tmp_path):
+    module = net()
+    content = {**named(trained(), "model."), "4.weight": torch.zeros(3, 144), "3.weight": torch.zeros(3, 144)}
+    found = load_weights(module, saved(tmp_path, content))
+    assert same(module, trained())
+    assert found.prefix == "model."
+    assert set(found.unexpected) == {"4.weight", "3.weight, not model.3.weight"}
+
+
 def test_a_prefix_that_the_module_has_itself_stays(tmp_path):
     class Outer(nn.Module):
         def __init__(self):

@@ -51,6 +51,9 @@ def home(tmp_path, monkeypatch):
     (tmp_path / "mypkg" / "__init__.py").write_text("")
     (tmp_path / "mypkg" / "needy.py").write_text("import not_installed_anywhere\n")
     (tmp_path / "mypkg" / "typo.py").write_text("def build(:\n")
+    (tmp_path / "scripts" / "script.py").write_text(
+        "import argparse\nargparse.ArgumentParser().parse_args(['x'])\n"
+    )
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     for name in [
@@ -93,6 +96,7 @@ WRONG = {
     ),
     "fails": ("mypkg.net:broken", "mypkg.net:broken fails with RuntimeError: no memory"),
     "number": ("mypkg.net:number", "a class or function that gives one; got int"),
+    "script": ("scripts/script.py:build", "must be importable; it ended the program"),
     "no network": ("mypkg.net:empty", "must give a torch.nn.Module; got dict"),
 }
 

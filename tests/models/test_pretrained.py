@@ -199,6 +199,20 @@ def test_torchvision(torchvision, tmp_path, classes):
         cl.load_pretrained("torchvision:resnet999", tmp_path / "best.pth")
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_file_of_torchvision_has_its_own_preprocessing(torchvision, tmp_path):
+    """V1 of these weights was made for pictures resized to 256, V2, the default, to 232."""
+    versions = torchvision.models.MobileNet_V3_Large_Weights
+    file = tmp_path / versions.IMAGENET1K_V1.url.rpartition("/")[2]
+    torch.save(torchvision.models.mobilenet_v3_large().state_dict(), file)
+    model = cl.load_pretrained("torchvision:mobilenet_v3_large", file, verbose=False)
+    assert str(model.preprocessing).startswith("images 256 -> 224 px")
+    other = cl.load_pretrained(
+        "torchvision:mobilenet_v3_large", file.rename(tmp_path / "mine.pth"), verbose=False
+    )
+    assert str(other.preprocessing).startswith("images 232 -> 224 px")
+
+
 LIGHTNING = """
 import lightning.pytorch as L
 import torch
@@ -300,6 +314,8 @@ def test_what_lightning_cannot_build_is_said(checkpoints, tmp_path):
         ValueError, match=r"Forgets\.ckpt must be a checkpoint of Forgets; Lightning says TypeError"
     ):
         cl.load_pretrained(place, module="nets:Forgets")
+    with pytest.raises(ValueError, match="`entry` names a part of `weights`; got 'ema' and no weights"):
+        cl.load_pretrained(f"lightning:{tmp_path}/Net.ckpt", module="nets:Net", entry="ema")
     with pytest.raises(ValueError, match=r"class .* and lightning:FILE belong together; got .* and none"):
         cl.load_pretrained(place)
     with pytest.raises(ValueError, match="belong together; got hf:x and nets:Net"):

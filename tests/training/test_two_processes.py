@@ -270,7 +270,8 @@ def audited_by_the_first(rank):
         gaussian_images(class_count=3, per_class=50, shape=(1, 4, 4), seed=seed) for seed in (0, 1)
     )
     audits = Audits(train, test, 1, None, None, {"audits": ["accuracy", "class_scatter"], "verbose": False})
-    return len(audits.audit(perceptron(0), 1).measurements) if rank == 0 else 0
+    card = audits.audit(perceptron(0), 1) if rank == 0 else None
+    return 0 if card is None else len(card.measurements)
 
 
 # --------------------------------------------------------------------------------------------- margins

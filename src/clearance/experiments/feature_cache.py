@@ -53,7 +53,10 @@ class FeatureCache:
         extract: Callable[[Classifier, ImageSet], Tensor] = extract_features,
     ) -> Tensor:
         """Features of every image, shape (N, D): read from the cache, or extracted and stored."""
-        path = self.folder / f"features-{self.key(model, data)}.safetensors"
+        try:
+            path = self.folder / f"features-{self.key(model, data)}.safetensors"
+        except ValueError:  # the extractor holds what has no digest, such as complex numbers
+            return extract(model, data)
         kept = _read(path)
         if kept is not None and _proved(model, data, kept):
             return kept.to(device_of(model))

@@ -154,6 +154,7 @@ class FOCASettings:
         check_choice("heads_batch_norm", self.heads_batch_norm, ("batch", "running", "update"))
 
 
+OF_WEAK_HEADS = {"gradient": ("head_steps", "head_lr", "head_decay"), "ridge": ("penalty",), "mixture": ()}
 WAYS = {"end_to_end": EndToEndSettings, "foca": FOCASettings}
 """What each way of training alone uses."""
 
@@ -239,6 +240,14 @@ class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettin
                     f"`{one.name}` must be left out with `way: {self.way}`, which does not use it; got "
                     f"{getattr(self, one.name)}. Drop it, or set `way: {other}`."
                 )
+        defaults = {one.name: one.default for one in fields(FOCASettings)}
+        for kind, names in OF_WEAK_HEADS.items():
+            for name in names if self.way == "foca" and kind != self.weak_heads else ():
+                if getattr(self, name) != defaults[name]:
+                    raise ValueError(
+                        f"`{name}` must be left out with `weak_heads: {self.weak_heads}`, which do not use it; got "
+                        f"{getattr(self, name)}. Drop it, or set `weak_heads: {kind}`."
+                    )
         if self.way == "foca" and self.weak_heads != "gradient" and self.mixture == "none" and self.hidden:
             raise ValueError(
                 f"`hidden` must be [] with `weak_heads: {self.weak_heads}`, whose closed form is that of one linear "

@@ -384,6 +384,10 @@ def _module(outside: OutsideModel, say: Say) -> tuple[Any, Preprocessing, bool]:
 
     That is where a class or a function made the module, and no weights were given.
     """
+    if outside.entry is not None and outside.weights is None:
+        raise ValueError(
+            f"--weights-entry names a part of --weights; got {outside.entry!r} and no --weights. Leave it out."
+        )
     if is_pretrained(outside.place):
         module, how, lines = build_pretrained(outside.place, outside.weights, outside.entry, outside.module)
         for line in lines:

@@ -191,25 +191,26 @@ class Audits:
         """Whether an audit follows this epoch, the first being 1."""
         return self.every is not None and epoch % self.every == 0
 
-    def audit(self, model: Classifier, epoch: int) -> Card:
-        """The card of the model after this epoch; audited again only if its weights have changed."""
+    def audit(self, model: Classifier, epoch: int) -> Card | None:
+        """The card of the model after this epoch; None if its weights are those that were audited last."""
         weights = digest(model.state_dict().items())
-        if weights != self._of:
-            with (
-                torch.inference_mode(mode=False),
-                torch.enable_grad(),
-                torch.random.fork_rng(devices=cuda_in_use()),
-                _alone() as engine,
-            ):
-                images = self.prepare(model)
-                settings = {**self.settings, "engine": self.settings.get("engine") or engine}
-                card = audit(model, **images, **settings)
-            self.cards[epoch], self._of = card, weights
-            if self.folder is not None:
-                card.save(self.folder / f"epoch-{epoch}.html")
-            if self.run is not None:
-                card.log_to(self.run, step=epoch)
-        return self.cards[max(self.cards)]
+        if weights == self._of:
+            return None
+        with (
+            torch.inference_mode(mode=False),
+            torch.enable_grad(),
+            torch.random.fork_rng(devices=cuda_in_use()),
+            _alone() as engine,
+        ):
+            images = self.prepare(model)
+            settings = {**self.settings, "engine": self.settings.get("engine") or engine}
+            card = audit(model, **images, **settings)
+        self.cards[epoch], self._of = card, weights
+        if self.folder is not None:
+            card.save(self.folder / f"epoch-{epoch}.html")
+        if self.run is not None:
+            card.log_to(self.run, step=epoch)
+        return card
 
 
 def _alone() -> AbstractContextManager[Executor | None]:

@@ -170,8 +170,7 @@ class AuditCallback(Callback):
 
     def _audit(self, trainer: Any, module: Any, epoch: int) -> None:
         if trainer.is_global_zero:
-            known = len(self.cards)
             card = self.audits.audit(classifier_in(module), epoch)
-            if trainer.logger is not None and (len(self.cards) > known or epoch == max(self.cards)):
+            if trainer.logger is not None and card is not None:
                 numbers = {f"audit/{name}": value for name, value in card.flat().items()}
                 trainer.logger.log_metrics(numbers, step=trainer.global_step)

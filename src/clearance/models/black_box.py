@@ -43,7 +43,8 @@ def black_box(
         verbose: Print one line: number of classes, and what cannot be asked.
 
     Raises:
-        ValueError: If `call` cannot be called, fails on the example, or gives no finite logits.
+        ValueError: If `call` cannot be called, fails on the example, gives no finite logits, or outputs of several
+            forms of which none is named `logits`.
 
     Misleads: a single probability is taken for a logit; return its ``logit()``.
 
@@ -123,7 +124,9 @@ class Answers(nn.Module):
         if isinstance(answer, list) and len(answer) == len(images) and _are_rows(answer):
             answer = torch.stack(answer)
         named = answer.get("logits") if isinstance(answer, Mapping) else getattr(answer, "logits", None)
-        found = next(iter(logits_entries(answer).values()), answer if named is None else named)
+        found = _only(logits_entries(answer), len(images))
+        if found is None:
+            found = answer if named is None else named
         logits = torch.as_tensor(found).to(images.device)
         if logits.ndim == 1 and not logits.is_floating_point():
             raise ValueError(
@@ -138,6 +141,22 @@ class Answers(nn.Module):
                 f"`call` must give logits of shape (B, K); got {tuple(logits.shape)} for {len(images)} images."
             )
         return logits.clamp_min(torch.finfo(logits.dtype).tiny).log() if self.probabilities else logits
+
+
+def _only(entries: Mapping[str, Tensor], images: int) -> Tensor | None:
+    """What may be logits in an answer; the first of several of one form.
+
+    Raises:
+        ValueError: If they have several forms, such as features beside logits.
+    """
+    rows = {name: one for name, one in entries.items() if one.ndim in (1, 2) and len(one) == images}
+    if len({one.shape for one in rows.values()}) > 1:
+        several = ", ".join(f"{name!r} {tuple(one.shape)}" for name, one in rows.items())
+        raise ValueError(
+            f"`call` must give the logits, or something with `logits`; got several outputs: {several}. Give a function "
+            "that returns the logits alone."
+        )
+    return next(iter(rows.values()), next(iter(entries.values()), None))
 
 
 def _are_rows(answer: list[Any]) -> bool:

@@ -325,7 +325,12 @@ def _without_prefix(
 
     best = max(tried, key=fitting)  # the first, which is the shortest
     # Names without the prefix (a loss's class weights, a counter) are kept, to be reported.
-    return best, {name.removeprefix(best): value for name, value in tensors.items()}
+    found = {name.removeprefix(best): value for name, value in tensors.items() if name.startswith(best)}
+    others = {name: value for name, value in tensors.items() if not name.startswith(best)}
+    return best, {
+        **{f"{name}, not {best}{name}" if name in found else name: v for name, v in others.items()},
+        **found,
+    }
 
 
 def _renamed(module: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | None:

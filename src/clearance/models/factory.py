@@ -113,6 +113,11 @@ def _imported(where: str) -> ModuleType:
         raise ValueError(f"{where} cannot be imported: it needs {error.name!r}; install that.") from error
     except (FileNotFoundError, KeyboardInterrupt):
         raise
+    except SystemExit as error:
+        raise ValueError(
+            f"{where} must be importable; it ended the program, as a script does that reads its arguments. Put what it "
+            'does as a script under `if __name__ == "__main__":`.'
+        ) from error
     except Exception as error:
         raise ValueError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
 

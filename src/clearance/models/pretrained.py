@@ -124,10 +124,12 @@ def build_pretrained(
             f"a LightningModule's class (`module`, --module MODULE:CLASS) and lightning:FILE belong together; got "
             f"{place} and {'none' if module is None else module}."
         )
+    if entry is not None and weights is None:
+        raise ValueError(f"`entry` names a part of `weights`; got {entry!r} and no weights. Leave it out.")
     if kind == "lightning":
         if weights is not None:
             raise ValueError(f"{place} has its weights; leave `weights` out.")
-        return _lightning(Path(name).expanduser(), module, entry)
+        return _lightning(Path(name).expanduser(), module)
     if kind == "hf":
         built, how, line = _hugging_face(Path(name).expanduser())
         if weights is not None:
@@ -222,11 +224,12 @@ def _torchvision(
             "torchvision.models.list_models()."
         )
     make = partial(models.get_model, name, weights=None)
-    module, default = _with_classes_of(make, weights, entry), models.get_model_weights(name).DEFAULT
+    module, published = _with_classes_of(make, weights, entry), models.get_model_weights(name)
     loaded = load_weights(module, weights, entry)
-    if _classes(module) == len(default.meta["categories"]):
-        module.classes = tuple(default.meta["categories"])  # type: ignore[assignment]
-    return module, preprocessing_of(default), loaded
+    known = next((one for one in published if one.url.endswith(f"/{weights.name}")), published.DEFAULT)
+    if _classes(module) == len(known.meta["categories"]):
+        module.classes = tuple(known.meta["categories"])  # type: ignore[assignment]
+    return module, preprocessing_of(known), loaded
 
 
 def _with_classes_of(make: Any, weights: Path, entry: str | None) -> nn.Module:
@@ -250,11 +253,9 @@ def _classes(module: nn.Module) -> int:
     return len(_last(module)[1].weight)
 
 
-def _lightning(
-    file: Path, given: str | type | None, entry: str | None
-) -> tuple[nn.Module, Preprocessing, list[str]]:
+def _lightning(file: Path, given: str | type | None) -> tuple[nn.Module, Preprocessing, list[str]]:
     """The module, built by the checkpoint's hyperparameters; of one that holds a Classifier, that."""
-    read_checkpoint(file, entry)  # raises for what is not to be read, in words
+    read_checkpoint(file)  # raises for what is not to be read, in words
     kind: Any = object_at(given) if isinstance(given, str) else given
     load = getattr(kind, "load_from_checkpoint", None)
     if load is None:
