@@ -166,8 +166,6 @@ def markdown_in_docstrings(
     out: list[str] = []
     rows: list[list[str]] = []
     example = False
-    if name == "clearance":
-        lines.clear()  # the map, which is ARCHITECTURE.md's
     if what == "module" and not any(line.startswith("| ") for line in lines):
         names = [each for each in thing.__all__ if not ismodule(getattr(thing, each))]
         lines += ["", ", ".join(link(name, each) for each in names)]

@@ -4,27 +4,6 @@ A loss turns a batch's outputs and labels into a number; a way of training decid
 number may move, and which head is in use. An audit turns a trained classifier into measurements and exhibits; a report
 shows only what is stored.
 
-The map; an import goes down only::
-
-    research        what a study needs besides the public names
-    cli/            one command per file           __main__  python -m clearance
-    integrations/   Lightning, transformers, scikit-learn: one file each, imported on use
-    experiments/    settings, catalogue, runs; the functions load_dataset, load_model, audit, diff, compare
-    explore/        the interactive page, from arrays
-    audits/         one question per file          report/   the page, from records only
-    gate/           did a number get worse since the last audit?
-    training/       EndToEnd, FOCA, fit: the only training loop
-    losses/         one published loss per file    attacks/  a model is a callable on images in [0, 1]
-    models/         Classifier, wrap, extractors   heads/    MLP, GaussianMixture, HeadStack, weak heads
-    data/           ImageSet and readers           records/  measurements on disk    runs/  a run's directory
-    linear/         linear classifiers in closed form: the exact reference for audits
-    geometry/       a labelled cloud of features, as pure functions
-    _checks _rng    argument checks; one seed, many streams    _files  atomic writes    _text  names as visible text
-    _precision      at least float32; _describe  settings as JSON, weights as a digest; _processes  several of them
-    _first_order    dual norms, the first-order distance to a boundary
-    tensors         Outputs, LossTerms
-    vocabulary      Measurement, Exhibit, Status
-
 Importing this package imports nothing else; names are looked up when they are first used.
 """
 

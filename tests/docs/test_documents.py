@@ -11,7 +11,6 @@ import torch
 import tyro
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-import clearance
 from clearance.cli.__main__ import COMMANDS
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.recipe import read_recipe
@@ -207,20 +206,18 @@ def test_cross_references_in_docstrings_exist():
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_the_maps_name_every_room(room):
+def test_the_map_names_every_room(room):
     assert f"`{room}/`" in (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    assert re.search(rf"(?<!\w){room}/", clearance.__doc__ or "")
 
 
 @pytest.mark.parametrize(
     "name", sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
 )
-def test_the_maps_name_every_single_file(name):
+def test_the_map_names_every_single_file(name):
     assert f"`{name}`" in (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    assert re.search(rf"(?<!\w){name}(?!\w)", clearance.__doc__ or "")
 
 
-def test_the_maps_name_nothing_that_is_not_there():
+def test_the_map_names_nothing_that_is_not_there():
     drawn = re.findall(r"^\| \d \| (.+?) \|", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), re.MULTILINE)
     named = {word.rstrip("/") for cell in drawn for word in re.findall(r"`([\w/]+)`", cell)}
     assert named == {*ROOMS, *(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")}

@@ -147,7 +147,7 @@ def test_audits_of_ones_own_need_only_logits_unless_they_say_more(sets):
     train, test = sets
 
     class Widths(Audit):
-        name, question, needs = "widths", "How wide?", ("features",)
+        name, needs = "widths", ("features",)
 
         def examine(self, subject):
             raise AssertionError

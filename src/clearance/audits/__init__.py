@@ -1,35 +1,5 @@
 """Audits: one question about a trained classifier per file.
 
-| audit | question |
-|---|---|
-| Accuracy | How often is the classifier wrong? |
-| CoAdaptation | How much do the features depend on the head they were trained with? |
-| ClassScatter | How compact are the classes in feature space? |
-| DeeperCut | How much does co-adaptation change where the network is cut one layer later? |
-| Geodesic | How far does a head move when it is trained on few images instead of all? |
-| LowDimension | How many dimensions do the classes need? |
-| NeuralCollapse | How close are features and head to neural collapse? |
-| Churn | How much do independently trained heads disagree on the same features? |
-| NewClasses | How well do the features separate classes left out of training? |
-| Robustness | How many images stay right under attack? |
-| BoundaryDistance | How far are images from the decision boundary? |
-| Performance | How often is it right on each class and on each slice of the images? |
-| PreprocessingMismatch | Would another preprocessing of the images raise its accuracy? |
-| LinearProbe | How accurate is a linear layer trained on the frozen features? |
-| Duplicates | Which images are there more than once, and how accurate is the classifier without those in test? |
-| CommonCorruptions | How accurate is the classifier on images with common corruptions? |
-| LabelSuspects | Which labels look wrong, one by one and between two classes? |
-| SetFacts | Is anything odd about the sets themselves: errors, files, sizes, colours, class sizes? |
-| Confusions | Which two classes are confused most? |
-| Mistakes | Which images are wrong, and how sure is it of them? |
-| MinimalPerturbation | What is the smallest change of an image that changes the prediction? |
-| OutOfDistribution | How many out-of-distribution images does a threshold reject? |
-| Calibration | Does its confidence match its accuracy? |
-| Likelihood | Does a low likelihood detect images that the classifier was not trained for? |
-| GoodnessOfFit | Are the features of each class distributed as a Gaussian? |
-| HighConfidenceAdversarials | How far must an image change until another class is predicted with high confidence? |
-| WeightScale | How large are the weights and the logits? |
-
 An audit takes a classifier, the images it was trained on and held-out ones, and returns measurements:
 
 >>> import torch
