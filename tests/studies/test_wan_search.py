@@ -207,7 +207,12 @@ def small(seeds=None):
     """A few steps on a tenth of the digits, audited briefly."""
     recipe = FULL(seeds)
     methods: dict[str, Method] = {
-        name: with_changes(method, final_head_steps=3, head_steps=2, features=8)
+        name: with_changes(
+            method,
+            final_head_steps=3,
+            features=8,
+            **({"head_steps": 2} if method.weak_heads == "gradient" else {}),
+        )
         for name, method in recipe.methods.items()
     }
     few = {"per_class": [1], "repetitions": [2], "all_images": False, "hidden": [4]}
