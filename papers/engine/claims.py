@@ -108,6 +108,11 @@ class ClaimReading:
             for key, wanted in where.items():
                 _check_selector(key, wanted)
 
+    @property
+    def is_ordering(self) -> bool:
+        """Whether it asks which of two is lower alone, without a number or a factor."""
+        return self.value is None and self.factor == 1
+
 
 @dataclass(frozen=True)
 class Claim:

@@ -479,7 +479,7 @@ def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf) -> Judgement:
         decided = next((one for word in order for one in decisive if one.order == word), decisive[0])
         bare = tuple(replace(one, verdict=word, reason=one.order_reason) for one in judged)
         return Judgement(claim, word, decided.order_reason, remark, bare, ordering_in_words(decided.order))
-    numbers = any(one.reading.value is not None or one.reading.factor != 1 for one in decisive)
+    numbers = any(not one.reading.is_ordering for one in decisive)
     verdict = decided.verdict if numbers or decided.verdict != "holds" else "ordering holds"
     return Judgement(claim, verdict, decided.reason, remark, judged)
 

@@ -531,8 +531,8 @@ class Ledger:
                 reason = f": {one.reason}" if one.reason else ""
                 label = one.reading.label or one.reading.measure
                 order = "does not hold" if one.order == "refuted" else one.order
-                ordering = one.verdict == "holds" and one.reading.value is None and one.reading.factor == 1
-                verdict = "ordering holds" if ordering else one.verdict
+                only_ordering = one.verdict == "holds" and one.reading.is_ordering
+                verdict = "ordering holds" if only_ordering else one.verdict
                 row = (judgement.claim.id, label, verdict + reason, order, _found(one))
                 rows.append(row)
         return rows

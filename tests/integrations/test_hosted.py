@@ -93,6 +93,13 @@ def test_a_second_training_with_the_same_callback_gets_cards_of_its_own():
     assert found.measurements == cl.audit(second, train=train, test=test, **ONLY).measurements
 
 
+def test_another_model_has_images_as_it_was_told():
+    watching = Audits(pictures("train", 24), pictures("test", 24), None, None, None, ONLY)
+    for size in (8, 12):
+        model = network(preprocessing=Preprocessing(size=size, short_side=size))
+        assert watching.prepare(model)["test"].shape == (1, size, size)
+
+
 def test_foca_has_images_as_wrap_was_told():
     model = network(preprocessing=Preprocessing(size=8, short_side=8))
     hosted = Hosted(FOCA(), model, pictures("train", 24))

@@ -401,7 +401,7 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
         with in_float32(found.model):
             queue = by_usefulness(found.audits)
             done = bounded_audits(subject, queue, budget, request.progress, keep=request.keep)
-            failed = None if request.export is None else _exported(subject, done.findings, request)
+            failed = _exported(subject, done.findings, request)
     where = (found.data.test.name, found.name, found.seed)
     exhibits = [e for f in done.findings for e in f.exhibits]
     kept = [e for e in exhibits if request.include_images or e.kind != IMAGES]
@@ -427,8 +427,9 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
 
 
 def _exported(subject: Subject, findings: list[Findings], request: AuditRequest) -> str | None:
-    """Export; what failed, so that the audits before it are not lost."""
-    assert request.export is not None
+    """Export, if that was asked for; what failed, so that the audits before it are not lost."""
+    if request.export is None:
+        return None
     try:
         request.say(export(subject, findings, request.export))
     except KeyboardInterrupt:

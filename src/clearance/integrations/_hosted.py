@@ -177,13 +177,15 @@ class Audits:
         self.folder, self.run = None if folder is None else Path(folder), run
         self.cards: dict[int, Card] = {}
         self._of = ""  # which weights were audited last
+        self.unknown, self.normalised = (self.settings.pop(name, None) for name in ("unknown", "normalised"))
         self._images: dict[str, Any] = {}
+        self._read_for: Classifier | None = None
 
     def prepare(self, model: Classifier) -> dict[str, Any]:
-        """The images as the model needs them, read once: before training, so that a mistake in them costs none."""
-        if not self._images:
-            unknown, normalised = self.settings.pop("unknown", None), self.settings.pop("normalised", False)
-            images = InMemory(model, self.train, self.test, unknown, normalised=normalised).opened()
+        """The images as the model needs them, read once: before training, so that a mistake costs none."""
+        if self._read_for is not model:
+            given = InMemory(model, self.train, self.test, self.unknown, normalised=bool(self.normalised))
+            images, self._read_for = given.opened(), model
             self._images = {"train": images.train, "test": images.test, "unknown": images.unknown}
         return self._images
 
