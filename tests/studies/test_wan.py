@@ -13,6 +13,7 @@ from papers.engine.ledger import TableRow
 from papers.wan_2018 import accuracy, fgsm, protocol, study
 
 CLAIMS = paper_claims("wan_2018")
+LINEAR = "lgm, linear layer"
 PRINTED = {  # CIFAR-100 plainly, and with crop and mirror
     "softmax": (25.61, 21.60), "center": (24.85, 21.05), "l-softmax": (24.83, 20.98),
     "lgm-0.1": (23.74, 20.94), "lgm-0.2": (23.04, 20.85), "lgm": (23.80, 20.76),
@@ -55,12 +56,19 @@ class TestRecipes:
     def test_methods_differ_in_loss_and_head_alone(self, dataset):
         methods = paper_recipe("wan_2018", dataset).methods
         expected = ("softmax", "center", "l-softmax", "gm", "lgm")
-        assert tuple(n for n in methods if n not in ("lgm-0.1", "lgm-0.2")) == expected
+        further = ("lgm-0.1", "lgm-0.2", LINEAR)
+        assert tuple(n for n in methods if n not in further) == expected
         bare = [
             dataclasses.replace(m, loss="", loss_settings={}, mixture="none", means_lr=1.0)
-            for m in methods.values()
+            for n, m in methods.items()
+            if n != LINEAR
         ]
         assert all(method == bare[0] for method in bare)
+
+    def test_on_cifar10_lgm_has_a_linear_layer_once_and_nothing_else_is_changed(self):
+        methods = protocol.base_recipe("cifar10").methods
+        assert methods[LINEAR].hidden == (100,)
+        assert dataclasses.replace(methods[LINEAR], lr=0, hidden=()) == dataclasses.replace(methods["lgm"], lr=0)
 
     def test_alpha_is_as_released(self):
         settings = {d: paper_recipe("wan_2018", d).methods for d in paper_datasets("wan_2018")}
