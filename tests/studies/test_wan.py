@@ -68,7 +68,9 @@ class TestRecipes:
     def test_on_cifar10_lgm_has_a_linear_layer_once_and_nothing_else_is_changed(self):
         methods = protocol.base_recipe("cifar10").methods
         assert methods[LINEAR].hidden == (100,)
-        assert dataclasses.replace(methods[LINEAR], lr=0, hidden=()) == dataclasses.replace(methods["lgm"], lr=0)
+        assert dataclasses.replace(methods[LINEAR], hidden=(), lr=1.0) == dataclasses.replace(
+            methods["lgm"], lr=1.0
+        )
 
     def test_alpha_is_as_released(self):
         settings = {d: paper_recipe("wan_2018", d).methods for d in paper_datasets("wan_2018")}
