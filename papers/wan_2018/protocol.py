@@ -52,7 +52,7 @@ SMALL, PAPERS_OWN = (0.01, 0.03, 0.06), (0.1, 0.2, 0.3)
 PROTOCOLS = {
     "digits": Protocol(PAPERS_OWN, 10_000, 300, 2, None),
     "mnist": Protocol(PAPERS_OWN, 2000, 100, 1, 600),
-    "cifar10": Protocol(SMALL, 1000, 100, 1, None, (0.5, 1.0, 2.0)),
+    "cifar10": Protocol(SMALL, 1000, 50, 1, None, (0.5, 1.0, 2.0)),
     "cifar100": Protocol(SMALL, 1000, 300, 1, None, (0.5, 1.0, 2.0), SECOND),
 }
 PLANE_STEPS = {"digits": 4000, "mnist": 1500}  # updates of the networks of two features

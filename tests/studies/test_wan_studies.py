@@ -315,7 +315,11 @@ class TestVerification:
         report = Report({"methods": {name: {} for name in values}}, {}, "", "", records=records)
         text = "\n\n".join(verification.sections(report, "digits"))
         assert "were not used" not in text
-        assert "Images of cifar10 were not used" in "".join(verification.sections(report, "cifar100"))
+        without = "".join(verification.sections(report, "cifar100"))
+        assert "Images of cifar10 were not used" in without
+        assert "An attack that knows the likelihood: not run, budget." in without
+        assert "attack that knows the likelihood finds" in text
+        assert "finds a wrong one that passes" not in without
         assert "|  | likelihood | energy |" in text[text.index("images of fashion-mnist, never learned") :]
         rows = rows_below(text, "## Every score: images of fashion-mnist")
         assert [cell.replace(THIN, " ") for cell in rows["lgm"]] == ["80.0 %", "80.0 %"]
