@@ -207,10 +207,9 @@ def _print_result(console: "Console", found: "Reproduction") -> None:
             remarks = ", ".join(part for part in (judgement.remark, judgement.reason) if part)
             table.add_row(judgement.claim.id, judgement.words, remarks)
         console.print(table)
-    if not found.has_data:
-        why = f" ({found.missing.rstrip('.')})" if found.missing else ""
+    if found.missing:
         console.print(
-            f"Nothing was run: no data{why}. The ledger says which command runs it.",
+            f"Nothing was run: no data ({found.missing.rstrip('.')}). The ledger says which command runs it.",
             soft_wrap=True,
         )
     console.print(f"Ledger: {found.ledger}", soft_wrap=True)

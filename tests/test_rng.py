@@ -42,11 +42,6 @@ def test_seeds_fit_in_torch_and_fill_its_range():
         assert abs(set_in - 1000) < 5 * 500**0.5  # five standard deviations of a fair coin
 
 
-def test_a_generator_is_on_the_cpu_and_starts_anew_each_time():
-    assert generator(0, "a").device == torch.device("cpu")
-    assert torch.equal(torch.rand(5, generator=generator(0, "a")), torch.rand(5, generator=generator(0, "a")))
-
-
 def test_streams_are_not_correlated():
     """Neighbouring seeds and names: all correlations of 10,000 draws within 5 standard errors of 0."""
     streams = [generator(seed, name) for seed in range(4) for name in ("batches", "noise", "head_init")]

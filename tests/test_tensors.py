@@ -39,10 +39,6 @@ def test_what_another_head_reads_leaves_the_first_alone(outputs):
         outputs.logits = None
 
 
-def test_outputs_without_layers_hold_no_activations(outputs):
-    assert Outputs(outputs.features, outputs.logits, outputs.head).activations == {}
-
-
 def test_total_is_the_sum_and_carries_the_gradient_of_every_term():
     a, b = torch.tensor(2.0, requires_grad=True), torch.tensor(3.0, requires_grad=True)
     loss = LossTerms({"first": a**2, "second": 5 * b})
@@ -50,10 +46,6 @@ def test_total_is_the_sum_and_carries_the_gradient_of_every_term():
     assert loss.total.item() == 19.0
     gradients = torch.autograd.grad(loss.total, (a, b))
     assert [gradient.item() for gradient in gradients] == [4.0, 5.0]
-
-
-def test_total_of_one_term_is_that_term():
-    assert float(LossTerms({"only": torch.tensor(0.25)}).total) == 0.25
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])

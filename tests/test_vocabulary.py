@@ -2,20 +2,13 @@
 
 import pytest
 
-from clearance.vocabulary import Exhibit, Measurement, Outcome, Status
+from clearance.vocabulary import Exhibit, Outcome, Status
 
 
 def test_columns_of_an_exhibit_are_equally_long():
     assert Exhibit("a", "b", "curve", {}, "Nothing.").columns == {}
     with pytest.raises(ValueError, match=r"`columns` must be equally long; got lengths \{'x': 2, 'y': 1\}"):
         Exhibit("a", "b", "curve", {"x": [0, 1], "y": [0]}, "Ragged.")
-
-
-def test_defaults_of_a_measurement_claim_nothing():
-    found = Measurement("accuracy", "error", 0.02, "fraction", n=500)
-    assert (found.spread, found.low, found.high, found.better) == (None, None, None, "neither")
-    assert found.context == {}
-    assert found.context is not Measurement("accuracy", "error", 0.02, "fraction", n=500).context
 
 
 @pytest.mark.parametrize(

@@ -51,11 +51,6 @@ class Reproduction:
     card: Card | None = None
     missing: str = ""
 
-    @property
-    def has_data(self) -> bool:
-        """Whether the dataset was there."""
-        return not self.missing
-
 
 def reproduce(
     paper: str,

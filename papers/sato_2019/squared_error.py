@@ -28,8 +28,9 @@ SHARE = TableRow(
 def squared_error_recipe(seeds: int | None = None) -> Recipe:
     """Plain training and FOCA of the digits recipe, each with both losses.
 
-    >>> list(squared_error_recipe().methods)
-    ['plain', 'foca', 'plain, squared error', 'foca, squared error']
+    >>> {name: method.loss for name, method in squared_error_recipe().methods.items()}  # doctest: +NORMALIZE_WHITESPACE
+    {'plain': 'cross-entropy', 'foca': 'cross-entropy', 'plain, squared error': 'squared-error',
+     'foca, squared error': 'squared-error'}
     """
     start = paper_recipe("sato_2019", "digits")
     methods = {name: start.methods[name] for name in (PLAIN, FOCA)}

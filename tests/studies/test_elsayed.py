@@ -336,16 +336,6 @@ class TestProtocol:
         same = [dataclasses.replace(m, loss="", loss_settings={}, lr=1.0) for m in methods.values()]
         assert all(method == same[0] for method in same)
 
-    def test_rates_and_sizes_are_those_of_the_issue(self):
-        assert set(protocol.noise_recipes("mnist")) == {0.0, 0.2, 0.4, 0.6, 0.8}
-        assert all(r.epochs == 8 and r.seeds == 5 for r in protocol.noise_recipes("mnist").values())
-        assert paper_recipe("elsayed_2018", "mnist").epochs == 8
-        assert protocol.adversarial_recipe("mnist").epochs == 1
-        few = protocol.small_data_recipes("mnist")
-        assert [(n, r.samples, r.steps, r.seeds) for n, r in few.items()] == [
-            (68, 68, 3000, 10), (550, 550, 3000, 10), (5500, 5500, 3000, 10)
-        ]  # fmt: skip
-
     def test_margins_count_every_rival_where_labels_are_wrong(self):
         """With the nearest alone the true class loses: most labels pull it down."""
         recipes = protocol.noise_recipes("mnist")

@@ -56,7 +56,7 @@ def test_interrupted_it_goes_on_where_it_stood(done):
     assert len(second) == DRAWS * len(new_classes.METHODS) - 6
     assert not {plan.folder for plan in first} & {plan.folder for plan in second}
     assert found.ledger.name == "ledger.md"
-    assert found.has_data
+    assert not found.missing
 
 
 def test_every_draw_leaves_out_classes_of_its_own_from_all_methods(done):

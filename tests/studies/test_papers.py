@@ -145,7 +145,7 @@ def test_a_paper_of_studies_alone_asks_for_one(paper, studies, dataset, tmp_path
 )
 def test_without_data_the_command_that_is_told_asks_for_the_same(paper, dataset, only, command, tmp_path):
     found = reproduce(paper, dataset, only=only, seeds=2, out=tmp_path)
-    assert not found.has_data
+    assert found.missing
     assert f"Run `python -m papers {paper} {command}`." in found.ledger.read_text("utf-8")
 
 

@@ -70,7 +70,7 @@ def test_a_small_recipe_gives_a_ledger_with_a_row_for_every_claim(tiny, in_this_
     found = reproduce_recipe(CLAIMS, tiny, "python -m papers sato_2019", 1, tmp_path)
     assert len(in_this_process) == 5
     assert found.ledger == tmp_path / "ledger.md"
-    assert found.has_data
+    assert not found.missing
     text = found.ledger.read_text("utf-8")
     table = rows_of(text, "id")
     assert [row[0] for row in table] == [claim.id for claim in CLAIMS.claims]
@@ -117,7 +117,7 @@ def test_failed_runs_are_told(tiny, monkeypatch, tmp_path):
 def test_without_data_every_row_says_so_with_the_command(root, in_this_process, tmp_path):
     given = None if root is None else str(tmp_path / root)
     found = reproduce("sato_2019", "cifar10", root=given, out=tmp_path / "out")
-    assert not found.has_data
+    assert found.missing
     assert not in_this_process
     table = {row[0]: row for row in rows_of(found.ledger.read_text("utf-8"), "id")}
     assert list(table) == [claim.id for claim in CLAIMS.claims]

@@ -233,7 +233,7 @@ class TestLeNetStudy:
     def test_without_files_nothing_is_trained(self, tmp_path):
         for only in ("lenet", "adversarial", "depth"):
             found = reproduce("tanay_2018", "mnist", only=only, out=tmp_path / only)
-            assert not found.has_data
+            assert found.missing
 
 
 class TestTables:

@@ -191,7 +191,7 @@ class TestLedger:
 
     def test_without_files_nothing_is_run(self, tmp_path):
         found = reproduce("tanay_2018", "mnist", only="svm", out=tmp_path / "a")
-        assert not found.has_data
+        assert found.missing
         found = reproduce("tanay_2018", "mnist", only="svm", root=str(tmp_path), out=tmp_path / "b")
         assert "**not run**" in found.ledger.read_text("utf-8")
         assert not (tmp_path / "b" / "pairs").exists()
