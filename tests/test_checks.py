@@ -3,9 +3,17 @@
 import math
 import re
 
+import numpy as np
 import pytest
 
-from clearance._checks import check_choice, check_count, check_fraction, check_non_negative, check_positive
+from clearance._checks import (
+    check_choice,
+    check_count,
+    check_fraction,
+    check_non_negative,
+    check_pixel_range,
+    check_positive,
+)
 
 INF, NAN = math.inf, math.nan
 
@@ -59,6 +67,27 @@ def test_count_refuses(value, minimum):
     with pytest.raises(ValueError, match="got") as refusal:
         check_count("steps", value, minimum=minimum)
     assert str(refusal.value) == f"`steps` must be a whole number of at least {minimum}; got {value!r}."
+
+
+def test_a_whole_number_of_another_library_is_named_as_one():
+    with pytest.raises(ValueError, match=r"at least 0; got np\.int64\(3\)\. Write int\(seed\)\."):
+        check_count("seed", np.int64(3), minimum=0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.0, 1 + 2**-22, "from 0 to 1.00000024; that is rounding: write images.clamp(0, 1)."),
+        (-1e-6, 1.0, "from -1e-06 to 1; that is rounding: write images.clamp(0, 1)."),
+        (0.0, 255.0, "from 0 to 255; mend it."),
+        (-0.5, 0.5, "from -0.5 to 0.5; mend it."),
+        (NAN, NAN, "from nan to nan; mend it."),
+    ],
+)
+def test_pixels_that_were_rounded_are_not_to_be_divided(low, high, said):
+    check_pixel_range(0.0, 1.0, "mend it")
+    with pytest.raises(ValueError, match=f"{re.escape(said)}$"):
+        check_pixel_range(low, high, "mend it")
 
 
 def test_choice_accepts_its_members_from_any_iterable():

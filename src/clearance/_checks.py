@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import numbers
 from collections.abc import Iterable
 
 
@@ -32,7 +33,21 @@ def check_fraction(name: str, value: float, *, open_below: bool = False, open_ab
 def check_count(name: str, value: int, *, minimum: int = 1) -> None:
     """Raise ValueError unless `value` is a whole number of at least `minimum` and at most 64 bits."""
     if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value < 2**63:
-        raise ValueError(f"`{name}` must be a whole number of at least {minimum}; got {_shown(value)}.")
+        foreign = (
+            f"{value!r}. Write int({name})."
+            if type(value) not in (int, bool) and isinstance(value, numbers.Integral)
+            else f"{_shown(value)}."
+        )
+        raise ValueError(f"`{name}` must be a whole number of at least {minimum}; got {foreign}")
+
+
+def check_pixel_range(low: float, high: float, remedy: str) -> None:
+    """Raise ValueError unless pixels from `low` to `high` lie in [0, 1]; for rounding it says clamp."""
+    if low >= 0 and high <= 1:  # not where a pixel is not a number
+        return
+    if low > -1e-3 and high < 1 + 1e-3:
+        remedy = "that is rounding: write images.clamp(0, 1)"
+    raise ValueError(f"`images` must lie in [0, 1]; got values from {low:.9g} to {high:.9g}; {remedy}.")
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> None:

@@ -35,7 +35,7 @@ def check_class_numbers(labels: Tensor, samples: int, classes: int) -> None:
         )
     if labels.dtype != torch.int64:
         raise TypeError(f"`labels` must be int64 class numbers; got {labels.dtype}. Write labels.long().")
-    traced = type(labels) is not Tensor or torch.compiler.is_compiling()
+    traced = type(labels) is not Tensor or torch.compiler.is_compiling() or is_transformed(labels)
     if samples == 0 or labels.device.type != "cpu" or traced:
         return
     smallest, largest = (int(end) for end in torch.aminmax(labels))
@@ -49,6 +49,11 @@ def check_class_numbers(labels: Tensor, samples: int, classes: int) -> None:
             f"`labels` must lie in 0 .. {classes - 1}, because there are {classes} classes; got "
             f"{smallest} .. {largest}. {remedy}"
         )
+
+
+def is_transformed(tensor: Tensor) -> bool:
+    """Whether ``torch.func`` transforms it: under ``vmap`` its values cannot be read."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 Head = Callable[[Tensor], Tensor]

@@ -126,3 +126,11 @@ def test_4_6_disagreement_with_the_nearest_mean_is_counted():
     wrong = sum(p != n for p, n in zip(predicted.tolist(), nearest, strict=True))
     assert nc4(predicted, features, means) == pytest.approx(wrong / 60)
     assert nc4(torch.tensor(nearest), features, means) == 0.0
+
+
+def test_one_class_has_no_angle():
+    for number in (nc2_equiangle, nc2_simplex, mean_cosines):
+        with pytest.raises(
+            ValueError, match="at least two classes, because angles are between class means; got 1"
+        ):
+            number(scatter_of(torch.ones(1, 3)))

@@ -167,3 +167,10 @@ def test_a_class_without_samples_is_refused(function):
         class_scatter(torch.zeros(4, 2), torch.tensor([0, 1, 2, 5]), 3)
     with pytest.raises(ValueError, match=r"every class needs a sample; got none of \[1, 3\]"):
         function(torch.zeros(3, 2), torch.tensor([0, 2, 0]), 4)
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_features_that_are_no_numbers_are_not_perfectly_separated(broken):
+    features, labels = cloud()
+    features[0, 0] = broken
+    assert within_between_ratio(class_scatter(features, labels, CLASSES)) == math.inf

@@ -934,3 +934,10 @@ def test_fixed_priors_stay_fixed_when_all_is_unfrozen():
     head(torch.randn(4, 3))[:, 0].sum().backward()
     assert head.log_priors.grad is None
     assert head.means.grad is not None
+
+
+def test_a_conversion_draws_no_random_numbers():
+    linear = torch.nn.Linear(4, 3)
+    before = torch.get_rng_state()
+    linear_from_mixture(mixture_from_linear(linear))
+    assert torch.equal(torch.get_rng_state(), before)

@@ -69,3 +69,12 @@ def test_two_widths_are_one_linear_layer():
 def test_settings_out_of_range_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         MLP(**settings)
+
+
+@pytest.mark.parametrize("part", [slice(0, -1), slice(1, 3), slice(None)])
+def test_some_of_its_layers_are_an_ordinary_sequence_of_the_same_layers(part):
+    head = MLP((6, 5, 4, 3))
+    found = head[part]
+    assert type(found) is nn.Sequential
+    assert list(found) == list(head)[part]
+    assert list(found.state_dict()) == [n for n in head.state_dict() if head[int(n.split(".")[0])] in found]

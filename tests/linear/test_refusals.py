@@ -77,3 +77,12 @@ def test_refusals_of_data_without_a_direction():
     (fit,) = svm_path(same, [-1, 1], [1.0])
     with pytest.raises(ValueError, match="no boundary exists"):
         _ = fit.plane
+
+
+@pytest.mark.parametrize("kind", [torch.as_tensor, np.asarray])
+def test_a_plane_is_of_the_numbers_it_was_made_from_whatever_becomes_of_them(kind):
+    weight = kind([1.0, 2.0])
+    weight = weight.double() if isinstance(weight, torch.Tensor) else weight
+    plane = Hyperplane.of(weight)
+    weight *= 0
+    assert plane.weight.tolist() == [1.0, 2.0]

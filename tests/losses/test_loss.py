@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from clearance import LossTerms, Outputs
@@ -220,3 +221,40 @@ def test_parts_of_a_sum_beside_a_frozen_teacher_change_their_mode():
     assert [part.training for part in (kd, kd.projection[0], kd.teacher, hinge)] == [False] * 4  # type: ignore[index,union-attr]
     loss.train()
     assert [part.training for part in (kd, kd.projection[0], kd.teacher, hinge)] == [True, True, False, True]  # type: ignore[index,union-attr]
+
+
+def test_tensors_may_be_given_by_name():
+    features, logits, labels = torch.randn(4, 2), torch.randn(4, 3), torch.arange(4) % 3
+    loss = CrossEntropyLoss()
+    expected = loss(logits, labels).total
+    assert torch.equal(loss(logits=logits, labels=labels).total, expected)
+    assert torch.equal(loss(labels=labels, logits=logits, features=features).total, expected)
+    assert torch.equal(loss(outputs=logits, labels=labels).total, expected)
+    outputs = Outputs(features, logits, nn.Identity())
+    assert torch.equal(loss(outputs=outputs, labels=labels).total, expected)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("kind", [CrossEntropyLoss, HingeLoss])
+def test_gradients_of_single_samples_by_vmap(kind, training):
+    torch.manual_seed(0)
+    net, loss = nn.Linear(4, 3), kind().train(training)
+    images, labels = torch.randn(5, 4), torch.arange(5) % 3
+
+    def one(weights, image, label):
+        return loss(functional_call(net, weights, image[None]), label[None]).total
+
+    found = vmap(grad(one), (None, 0, 0))(dict(net.named_parameters()), images, labels)
+    for i in range(5):
+        net.zero_grad()
+        loss(net(images[i : i + 1]), labels[i : i + 1]).total.backward()
+        torch.testing.assert_close(found["weight"][i], net.weight.grad)
+
+
+@pytest.mark.parametrize(
+    ("loss", "name"),
+    [(GaussianMixtureLoss(0.1), "alpha"), (LargeMarginSoftmaxLoss(4, 0.5), "softmax_weight")],
+)
+def test_a_setting_may_be_changed_to_a_whole_number(loss, name):
+    setattr(loss, name, 1)
+    assert getattr(loss, f"current_{name}") == 1.0

@@ -7,7 +7,16 @@ from torch import Tensor
 
 from clearance._checks import check_count, check_fraction, check_positive
 from clearance._precision import at_least_float32
-from clearance.attacks.attack import CHUNK, Attacked, Batch, Model, gradients_of, logits_of, rescored
+from clearance.attacks.attack import (
+    CHUNK,
+    Attacked,
+    Batch,
+    Model,
+    check_other,
+    gradients_of,
+    logits_of,
+    rescored,
+)
 from clearance.attacks.balls import as_norm, steepest
 from clearance.attacks.losses import cross_entropy
 
@@ -76,13 +85,14 @@ class TargetedAscent:
 
         Raises:
             ValueError: If the model is in training mode, images are outside [0, 1], shapes do not fit, or
-                a class is not among the model's.
+                a class is not among the model's, or a target is the image's own label.
             TypeError: If images, labels or targets are not tensors of the right kind.
         """
         batch = Batch.checked(model, images, labels, targets, self.chunk)
         if batch.targets is None:
             batch = replace(batch, targets=(batch.labels + 1) % batch.logits.shape[1])
         assert batch.targets is not None
+        check_other(batch.targets, batch.labels)
         hit = rescored(
             model,
             batch.images,

@@ -13,7 +13,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from clearance._checks import check_count
+from clearance._checks import check_count, check_pixel_range
 from clearance.attacks.balls import (
     as_norm,
     check_radius,
@@ -511,11 +511,7 @@ def check_images(images: Any) -> None:
     if not len(images):
         return
     low, high = (float(end) for end in images.detach().aminmax())
-    if not (low >= 0 and high <= 1):  # also where a pixel is not a number
-        raise ValueError(
-            f"`images` must lie in [0, 1]; got values from {low:.6g} to {high:.6g}; "
-            "normalise inside the model, not before it."
-        )
+    check_pixel_range(low, high, "normalise inside the model, not before it")
 
 
 def checked_classes(name: str, classes: Any, images: Tensor) -> Tensor:

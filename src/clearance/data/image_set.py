@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from clearance._checks import check_count, check_fraction
+from clearance._checks import check_count, check_fraction, check_pixel_range
 from clearance._rng import generator as named_generator
 from clearance.data.augmentation import Augmentation
 from clearance.data.stratified import draw_quota, draw_stratified
@@ -504,14 +504,11 @@ def check_pixels(images: Tensor) -> None:
             f"`images` must be finite; got NaN or infinity in {len(bad)} of {len(images)} images, "
             f"the first at index {int(bad[0])}; repair or drop them."
         )
-    if low < 0 or high > 1:
-        remedy = (
-            "divide by 255"
-            if low >= 0
-            else "leave the normalisation out, and give its `mean` and `std` to wrap or Classifier; with these, "
-            "clearance.audit(..., normalised=True) undoes it"
-        )
-        raise ValueError(f"`images` must lie in [0, 1]; got values from {low:g} to {high:g}; {remedy}.")
+    normalised = (
+        "leave the normalisation out, and give its `mean` and `std` to wrap or Classifier; with these, "
+        "clearance.audit(..., normalised=True) undoes it"
+    )
+    check_pixel_range(low, high, "divide by 255" if low >= 0 else normalised)
 
 
 def check_classes(classes: Sequence[str]) -> None:

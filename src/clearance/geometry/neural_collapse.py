@@ -32,11 +32,18 @@ def mean_cosines(cloud: ClassStatistics) -> Tensor:
 
     Infinite where a class mean is at the centre and has no direction.
 
+    Raises:
+        ValueError: If there is one class.
+
     >>> from clearance.geometry.scatter import class_scatter
     >>> mean_cosines(class_scatter(torch.tensor([[0.0], [4.0]]), torch.arange(2), 2)).tolist()
     [-1.0]
     """
     centred = cloud.centred_means
+    if len(centred) < 2:
+        raise ValueError(
+            "`cloud` must have at least two classes, because angles are between class means; got 1."
+        )
     units = centred / centred.norm(dim=1, keepdim=True)
     # row by row: of a thousand classes all pairs at once take gigabytes
     cosines = torch.cat([(units[k + 1 :] * units[k]).sum(dim=1) for k in range(len(units))])

@@ -63,7 +63,7 @@ def class_scatter(features: Tensor, labels: Tensor, classes: int) -> ClassStatis
 def within_between_ratio(cloud: ClassStatistics) -> float:
     r"""Spread within classes over spread between them, tr S_W / tr S_B: 0 where every class is one point.
 
-    Unchanged by rotation, shift and scale. Infinite where all class means coincide.
+    Unchanged by rotation, shift and scale. Infinite where all class means coincide, and where features are not finite.
 
     >>> features = torch.tensor([[0.0], [2.0], [9.0], [11.0]])
     >>> within_between_ratio(class_scatter(features, torch.tensor([0, 0, 1, 1]), 2))
@@ -121,4 +121,4 @@ def nc1(features: Tensor, labels: Tensor, classes: int) -> float:
 def _ratio(numerator: float, denominator: float) -> float:
     if denominator > 0:
         return numerator / denominator
-    return float("inf") if numerator > 0 else 0.0
+    return 0.0 if numerator == denominator == 0 else float("inf")

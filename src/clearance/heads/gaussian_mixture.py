@@ -452,7 +452,8 @@ def linear_from_mixture(head: GaussianMixture) -> nn.Linear:
         precision = head.log_variance().double().neg().exp()
         weight, own = centred * precision, means * precision
     half_squares = 0.5 * (means * own).sum(dim=1)
-    linear = nn.Linear(head.in_features, head.classes).to(head.means)
+    place = {"device": head.means.device, "dtype": head.means.dtype}
+    linear = nn.utils.skip_init(nn.Linear, head.in_features, head.classes, **place)  # draws no numbers
     linear.weight.copy_(weight)
     linear.bias.copy_(head.log_prior().double() - (half_squares - half_squares.mean()))
     return linear
@@ -483,7 +484,8 @@ def mixture_from_linear(linear: nn.Linear) -> GaussianMixture:
             "and keep those before it in the extractor."
         )
     weight = at_least_float32(linear.weight)
-    mixture = GaussianMixture(linear.in_features, linear.out_features).to(weight)
+    with torch.random.fork_rng(devices=[]):  # the first means are drawn, and not used
+        mixture = GaussianMixture(linear.in_features, linear.out_features).to(weight)
     mixture.means.copy_(linear.weight)
     bias = torch.zeros(linear.out_features).to(linear.weight) if linear.bias is None else linear.bias
     log_priors = bias.double() + 0.5 * linear.weight.double().square().sum(dim=1)

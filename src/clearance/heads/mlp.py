@@ -1,8 +1,9 @@
 """A multi-layer head: linear layers with ReLU between them."""
 
 import itertools
+from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
@@ -53,3 +54,8 @@ class MLP(nn.Sequential):
         layers.append(nn.Linear(widths[-2], widths[-1]))
         super().__init__(*layers)
         self.widths = tuple(widths)
+
+    def __getitem__(self, idx: slice | int) -> Any:
+        """One layer, or some of them as an ordinary `nn.Sequential`."""
+        chosen = list(self._modules.items())[idx] if isinstance(idx, slice) else None
+        return super().__getitem__(idx) if chosen is None else nn.Sequential(OrderedDict(chosen))

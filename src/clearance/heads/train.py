@@ -194,6 +194,8 @@ def _check_shapes(stack: HeadStack, features: Tensor, labels: Tensor, rows: Tens
         )
     if labels.dtype != torch.int64:
         raise ValueError(f"`labels` must be whole numbers of type int64; got {labels.dtype}.")
+    if labels.device.type == "cpu" and labels.numel() and (least := int(labels.min())) < 0:
+        raise ValueError(f"`labels` must be at least 0; got {least}. Leave out samples without a class.")
     if rows is not None:
         fits = features.ndim == 2 and labels.shape == features.shape[:1]
         if not fits or rows.ndim != 2 or len(rows) != K or rows.shape[1] == 0:

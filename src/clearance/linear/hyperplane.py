@@ -70,7 +70,7 @@ class Hyperplane:
                 f"`weight` must have squares within float64; got a largest weight of {largest:.3g}. Divide weights and "
                 "bias by it: the boundary stays the same."
             )
-        return cls(w, float(b))
+        return cls(w.clone(), float(b))
 
     @property
     def scale(self) -> float:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearance.tensors import GivenOutputs, LossTerms, Outputs, check_class_numbers
+from clearance.tensors import GivenOutputs, LossTerms, Outputs, check_class_numbers, is_transformed
 
 _EARLY = (1, 2, 3, 5, 10, 15, 20, 50)  # checked batches; on an accelerator each check waits for its numbers
 _EVERY = 100  # then
@@ -82,6 +82,8 @@ class Loss(nn.Module):
         Warns:
             TrainingWarning: In training mode, with gradients: see `TrainingWatch`.
         """
+        if not given:
+            given = tuple(named.pop(name) for name in ("outputs", "features", "logits") if name in named)
         if given and isinstance(given[0], Tensor):
             given = _gathered(*given, *(named.pop("labels") for _ in range("labels" in named)))
         elif given and not isinstance(given[0], Outputs):
@@ -97,8 +99,9 @@ class Loss(nn.Module):
             and not self._repeated
             and torch.is_grad_enabled()
             and not torch.compiler.is_compiling()
+            and not is_transformed(terms.total)
         ):
-            outputs = given[0] if given else named["outputs"]
+            outputs = given[0]
             if self._watched:
                 self._watch.note(outputs, given[1] if len(given) > 1 else named["labels"], terms)
             self._count_batch(outputs)

@@ -96,7 +96,7 @@ class GaussianMixtureLoss(Loss):
     @property
     def current_alpha(self) -> float:
         """The margin at this step."""
-        return self.alpha if isinstance(self.alpha, float) else self.alpha(int(self.steps))
+        return self.alpha(int(self.steps)) if callable(self.alpha) else float(self.alpha)
 
     def _weights_of_classes(self, outputs: Outputs) -> Tensor | None:
         means = _mixture_of(outputs).means

@@ -88,7 +88,7 @@ class LargeMarginSoftmaxLoss(Loss):
     def current_softmax_weight(self) -> float:
         """The weight of softmax against the margin at this step."""
         weight = self.softmax_weight
-        return weight if isinstance(weight, float) else weight(int(self.steps))
+        return weight(int(self.steps)) if callable(weight) else float(weight)
 
     @property
     def _without_steps(self) -> str | None:  # type: ignore[override]

@@ -684,7 +684,7 @@ def fit(
             Dataset, a DataLoader, a Hugging Face dataset, ``"folder:PATH"``.
         epochs: Passes over the training set, at least 1; or give `steps`.
         steps: Total number of updates, at least 1; the last pass may be incomplete.
-        batch_size: Images per step; the last batch of an epoch may be smaller (a single image is left out).
+        batch_size: Images per step; the last batch of an epoch may be smaller (one image is left out).
         optimizer: Called with the parameters that the way of training may move. Default: SGD with lr 0.05 and
             momentum 0.9.
         schedule: Called with the optimiser; stepped once per epoch, as in torch's own examples, or after every
