@@ -78,6 +78,14 @@ def test_a_set_of_grey_pictures_alone_is_not_odd():
     assert exhibits["odd_images"]["image"] == []
 
 
+def test_a_set_of_grey_pictures_beside_one_of_colours_is_odd():
+    grey = torch.rand(8, 1, 4, 4).expand(-1, 3, -1, -1).contiguous()
+    labels = torch.arange(8) % 2
+    train, test = (ImageSet(images, labels, ("a", "b")) for images in (torch.rand(8, 3, 4, 4), grey))
+    _, numbers, _ = found(train, test)
+    assert (numbers["grey_images", "train"].value, numbers["grey_images", "test"].value) == (0, 8)
+
+
 def test_imbalance_is_the_largest_class_over_the_smallest():
     data = gaussian_images(per_class=30)
     rows = torch.cat([(data.labels == k).nonzero().flatten()[:count] for k, count in enumerate((30, 6, 12))])

@@ -129,4 +129,4 @@ def test_an_audit_warns_and_measures_the_other_classes():
     assert facts["empty_classes"].value == 1
     counts = test.labels[kept].bincount()
     assert facts["class_imbalance"].value == int(counts.max()) / int(counts[counts > 0].min())
-    assert "1 class of test has no image" in str(card)
+    assert "1 class of test has no image ('3')" in str(card)

@@ -310,6 +310,13 @@ class TestNormalised:
         with pytest.raises(ValueError, match="normalised=True"):
             open_images((given, torch.arange(4) % 2))
 
+    def test_other_numbers_than_it_was_normalised_with_are_named(self):
+        given = (torch.rand(4, 3, 2, 2) - self.MEAN) / self.STD
+        told = torch.tensor([0.0]), torch.tensor([1.0])
+        said = r"undoes mean 0 and std 1, those of the model.*lie in -\d.* to \d.*Give wrap the mean and std that they"
+        with pytest.raises(ValueError, match=said):
+            open_images((given, torch.arange(4) % 2), normalised=told)
+
 
 class Shifted(Table):
     """Every image is moved at random each time it is read."""

@@ -114,7 +114,15 @@ def test_names_that_the_model_keeps_wrongly_are_to_be_corrected():
     assert "logits = logits[:" not in page
 
 
-@pytest.mark.parametrize("names", [("LABEL_0", "LABEL_1", "LABEL_2"), ("x", "y", "z"), ("ant", "y", "z")])
+def test_names_of_which_none_fits_are_said_and_ignored():
+    module = Nearest(NAMES, lambda module, _: hugging_face(module, ("x", "y", "z")))
+    with pytest.warns(
+        UserWarning, match=r"names of classes \('x', 'y', 'z'\) are none of the images' \('ant', "
+    ):
+        assert error(module) < 0.1
+
+
+@pytest.mark.parametrize("names", [("LABEL_0", "LABEL_1", "LABEL_2"), ("ant", "y", "z")])
 def test_names_that_do_not_contradict_the_order_leave_it(names):
     module = Nearest(NAMES, lambda module, _: hugging_face(module, names))
     assert error(module) < 0.1

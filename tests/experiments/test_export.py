@@ -125,6 +125,16 @@ def test_without_a_threshold_it_does_not_say_that_an_image_is_like_the_training_
     assert [usual for _, _, usual in reader(tmp_path)(module, tmp_path)(test.images)] == [None] * 5
 
 
+def test_a_temperature_of_a_handful_of_wrong_images_is_not_exported(tmp_path):
+    module, test = trained(), cl.load_dataset("digits", "test")
+    right = (module((test.images - 0.3) / 0.4).argmax(dim=1) == test.labels).nonzero().flatten()
+    model = cl.wrap(module, example=test.images[:4], mean=0.3, std=0.4, verbose=False)
+    subject = Subject(model, cl.load_dataset("digits"), test.subset(right))
+    said = export(subject, [Calibration().examine(subject)], tmp_path)
+    assert f"no temperature (of {len(right)} images 0 are wrong: too few to tell it)" in said
+    assert "temperature" not in json.loads((tmp_path / "deploy.json").read_text("utf-8"))
+
+
 def test_too_few_images_of_many_classes_have_no_threshold(tmp_path):
     module, train = trained(), cl.load_dataset("digits")
     rows = torch.cat([(train.labels == k).nonzero().flatten()[:3] for k in range(10)] * 2)[:39]
@@ -164,7 +174,9 @@ def one_logit_turned(images):
 
 
 def boxed(images):
-    return black_box(nn.Sequential(nn.Flatten(), nn.Linear(64, 2)).eval(), example=images, verbose=False)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 2)).eval()
+    nn.init.constant_(module.get_parameter("1.bias"), -3)
+    return black_box(module, example=images, verbose=False)
 
 
 @pytest.mark.parametrize(

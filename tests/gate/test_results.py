@@ -71,8 +71,16 @@ def test_other_images_are_not_paired():
     found = result_of(now, last, "accuracy drops 1pt")
     assert found.status is GateStatus.UNMEASURED
     assert found.reason == (
-        "the reports are of different images, or measured them in different ways, and have 1 seed in common; "
-        "2 are needed"
+        "the reports are of different images, or measured them in different ways: give both audits the same images "
+        "and settings (they have 1 seed in common; 2 would do, too)"
+    )
+
+
+def test_other_numbers_of_images_are_named():
+    last, now = of_images(wrong(100)), of_images(wrong(100)[:500])
+    found = result_of(now, last, "accuracy drops 1pt")
+    assert found.reason.startswith(
+        "the older report measured 1000 images and the newer 500: give both audits"
     )
 
 

@@ -303,7 +303,7 @@ def test_shapes_that_do_not_fit_are_refused(features, labels, rows, fresh):
 def test_samples_without_a_class_are_refused_whatever_the_head(head, fresh):
     """torch's cross-entropy ignores -100 and takes the mean over the others."""
     labels = torch.tensor([0, 1, -100])
-    with pytest.raises(ValueError, match="`labels` must be at least 0; got -100. Leave out samples"):
+    with pytest.raises(ValueError, match=r"`labels` must be at least 0; got -100. Leave out samples"):
         train_heads(fresh(head), torch.zeros(3, 6, dtype=torch.float64), labels, HeadTraining(steps=1))
 
 

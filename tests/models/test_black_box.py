@@ -77,6 +77,19 @@ def test_two_classes_and_probabilities(sets, capsys):
     torch.testing.assert_close(model(images).softmax(dim=1), module(images).softmax(dim=1))
 
 
+@pytest.mark.parametrize("count", [1, 4])
+def test_what_looks_like_a_sigmoid_is_said(count, sets):
+    images, module = sets[1].images[:8], linear(count)
+    with pytest.warns(
+        UserWarning, match=r"as those of a sigmoid, and are taken for logits.*torch\.logit\(p\)"
+    ):
+        model = black_box(lambda x: module(x).sigmoid(), example=images, verbose=False)
+    assert not model.extractor.probabilities
+    with pytest.warns(UserWarning, match="as those of a sigmoid"):
+        model = black_box(lambda x: torch.full((len(x), 1), 0.99), example=images, verbose=False)
+    assert not model.extractor.probabilities
+
+
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
@@ -85,7 +98,11 @@ def test_two_classes_and_probabilities(sets, capsys):
         (lambda images: images, r"must give logits of shape \(B, K\); got \(4, 1, 8, 8\) for 4 images"),
         (lambda images: images[:2].flatten(1), r"got \(2, 64\) for 4 images"),
         (lambda images: images.flatten(1) / 0, "must give finite logits"),
-        (lambda images: "cat", "fails with"),
+        (lambda images: "cat", "must give logits: a tensor, an array or lists of numbers.*got str"),
+        (
+            lambda images: [{"boxes": [0.0]} for _ in images],
+            r"must give logits: .*got list of dict\. Give a function",
+        ),
         (lambda images: images.flatten(1).argmax(1), r"whole numbers \(torch.int64\), as of classes"),
         (
             lambda images: (images.flatten(1), images.flatten(1)[:, :3]),

@@ -313,6 +313,13 @@ def test_files_that_are_none(tmp_path):
             read_checkpoint(tmp_path / "cut.pth")
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit")
+def test_a_scripted_model_is_no_weights(tmp_path):
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "net.pt")
+    with pytest.raises(ValueError, match=r"got a scripted model.*torch\.jit\.load\('net\.pt'\).*--black-box"):
+        read_checkpoint(tmp_path / "net.pt")
+
+
 @pytest.mark.parametrize("length", [5_000, 20_000, 50_000])
 def test_a_long_file_that_was_cut_is_not_called_dangerous(tmp_path, length):
     torch.save({"weight": torch.zeros(300_000)}, tmp_path / "whole.pt")

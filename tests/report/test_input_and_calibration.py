@@ -97,6 +97,46 @@ class TestInput:
         assert (finding.severity, finding.code) == ("problem", "--mean 0.5 --std 0.5")
         assert finding.todo == "Give --mean 0.5 --std 0.5. Then audit again."
 
+    def test_ways_that_are_as_good_are_all_named(self):
+        ways = replace(
+            WAYS,
+            columns={
+                "way": [
+                    "mean 0.5 and std 0.5",
+                    "no normalisation",
+                    "ImageNet's mean and std",
+                    "as it is fed now",
+                ],
+                "share right": [0.9, 0.4, 0.895, 0.4],
+                "remedy": [
+                    "Give --mean 0.5 --std 0.5.",
+                    "Leave out --mean.",
+                    "Give --mean 0.4 --std 0.2.",
+                    "",
+                ],
+            },
+        )
+        report = replace(
+            report_of(fed(0.5, 0.45, 0.55)), exhibits=(ExhibitRecord("animals", "mine", 0, ways),)
+        )
+        (finding,) = [
+            one for one in all_findings(Findings(with_summaries(report), "animals")) if one.title == "Input"
+        ]
+        assert text(finding).startswith(
+            "With mean 0.5 and std 0.5, or as well with ImageNet's mean and std instead"
+        )
+        assert text(finding).endswith("prepared in one of these ways.")
+        assert finding.code == ""
+        assert finding.todo == (
+            "Of these, take what its training script did. Give --mean 0.5 --std 0.5. Or: Give --mean 0.4 --std 0.2. "
+            "Then audit again."
+        )
+
+    def test_outputs_in_another_order_are_no_fault_of_the_input(self):
+        order = measured("accuracy", "error_in_another_order", 0.02, 0.01, 0.03, split="test")
+        assert "Input" not in by_title(fed(0.25, 0.2, 0.3), order)
+        assert "Input" in by_title(fed(0.25, 0.2, 0.3))
+
     @pytest.mark.parametrize(
         ("remedy", "todo", "code"),
         [

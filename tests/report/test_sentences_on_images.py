@@ -150,7 +150,7 @@ def test_an_error_on_train_above_that_on_test_is_an_alarm():
     assert not said(sets(0.04, -0.01))[1]
     assert not said(sets(0.01, 0.001))[1]
     assert said(sets(-0.02, -0.05))[0].startswith(
-        "Files, sizes, colours and class sizes of train and test are ordinary."
+        "Files, sizes, colours and class sizes are ordinary within train and within test."
     )
 
 

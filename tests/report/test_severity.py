@@ -150,7 +150,7 @@ def test_a_pair_with_half_of_the_errors(errors, of, images, pairs, severity):
 def test_another_preprocessing_and_a_new_last_layer(low, high, severity):
     ways = Exhibit(
         "preprocessing", "ways", "histogram",
-        {"way": ["no normalisation"], "share right": [0.9], "remedy": ["Leave out --mean and --std."]}, "Ways.",
+        {"way": ["no normalisation", "now"], "share right": [0.9, 0.4], "remedy": ["Leave out --mean.", ""]}, "Ways.",
     )  # fmt: skip
     gain = (low + high) / 2
     assert (
@@ -228,7 +228,9 @@ def test_what_spoils_all_other_numbers_stands_before_them():
         measured("label_suspects", "worst_pair", 0.3, 0.2, 0.4),
         measured("preprocessing", "gain", 0.56, 0.5, 0.6),
     ]
-    columns = {"way": ["no mean"], "remedy": ["Leave out --mean."]}
+    columns: dict[str, list[Any]] = {
+        "way": ["no mean", "as it is fed now"], "share right": [0.9, 0.4], "remedy": ["Leave out --mean.", ""]
+    }  # fmt: skip
     ways = ExhibitRecord("animals", "mine", 0, Exhibit("preprocessing", "ways", "table", columns, "Ways."))
     records = tuple(Record("animals", "mine", 0, one) for one in found)
     ordered = all_findings(Findings(Report({}, {}, "", "", records, (ways,)), "animals"))

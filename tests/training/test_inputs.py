@@ -77,6 +77,7 @@ def test_a_module_that_is_no_classifier_is_refused(way):
     ("changes", "error", "message"),
     [
         ({"way": "foca"}, TypeError, "`way` must be a way of training.*got 'foca'"),
+        ({"way": CrossEntropyLoss()}, TypeError, r"got CrossEntropyLoss\. Write EndToEnd\(loss\)\."),
         ({"model": nn.Linear(16, 3)}, TypeError, "`model` must be a clearance Classifier; got Linear"),
         ({"optimizer": "sgd"}, TypeError, "`optimizer` must be called with parameters.*got str"),
         (

@@ -46,7 +46,8 @@ def check_comparable(train: ImageSet, test: ImageSet) -> None:
     """
     if train.shape != test.shape:
         raise ValueError(
-            f"`train` and `test` must have the same image shape; got {train.shape} and {test.shape}."
+            f"`train` and `test` must have the same image shape; got {train.shape} and {test.shape}. "
+            "Give --size (in Python, `preprocessing` of wrap) to resize both."
         )
     if train.classes != test.classes:
         alone = [

@@ -28,10 +28,10 @@ class SetFacts(Audit):
 
     For each ``split``: ``class_imbalance``, images of the largest class over images of the smallest that has any (n
     counts these classes); ``empty_classes``, how many have none, if there are such; of colour images ``grey_images``,
-    whose channels differ by at most 2 of 255 levels; where the set was read from a folder ``unreadable_files``, and
-    ``odd_sizes``, pictures with a short side below half the median, or more than twice as long or as wide for their
-    height as the median picture. Exhibits: ``odd_images`` lists the last four by name, ``class_sizes`` counts the
-    images of each class.
+    whose channels differ by at most 2 of 255 levels (none if both sets are grey); where the set was read from a folder
+    ``unreadable_files``, and ``odd_sizes``, pictures with a short side below half the median, or more than twice as
+    long or as wide for their height as the median picture. Exhibits: ``odd_images`` lists the last four by name,
+    ``class_sizes`` counts the images of each class.
 
     Source of the interval: Newcombe, Statistics in Medicine 17 (1998), method 10.
 
@@ -52,7 +52,12 @@ class SetFacts(Audit):
     def examine(self, subject: Subject) -> Findings:
         """Compare the errors, then look at each set."""
         sets = {"train": subject.train, "test": subject.test}
-        odd = {split: list(_odd_images(data)) for split, data in sets.items()}
+        grey = {
+            split: grey_images(data) if data.shape[0] == 3 else torch.zeros(len(data), dtype=torch.bool)
+            for split, data in sets.items()
+        }
+        colours = not all(bool(rows.all()) for rows in grey.values())  # grey pictures alone were made so
+        odd = {split: list(_odd_images(data, grey[split] & colours)) for split, data in sets.items()}
         numbers = [self._difference(subject)]
         for split, data in sets.items():
             numbers += self._of_set(split, data, [what for what, _, _ in odd[split]])
@@ -117,7 +122,7 @@ UNREADABLE, SIZE, GREY = "cannot be read", "odd size", "grey among colours"
 EMPTY = "class without images"
 
 
-def _odd_images(data: ImageSet) -> Iterator[tuple[str, str, str]]:
+def _odd_images(data: ImageSet, grey: Tensor) -> Iterator[tuple[str, str, str]]:
     """What is odd, the image's or class's name, and a detail."""
     counts = torch.bincount(data.labels, minlength=data.class_count).tolist()
     for name, count in zip(data.classes, counts, strict=True):
@@ -129,10 +134,8 @@ def _odd_images(data: ImageSet) -> Iterator[tuple[str, str, str]]:
         for row in odd_sizes(data.files.sizes):
             width, height = data.files.sizes[row]
             yield SIZE, data.name_of(row), f"{width}x{height}"
-    grey = grey_images(data) if data.shape[0] == 3 else torch.zeros(len(data), dtype=torch.bool)
-    if not grey.all():  # a set of grey pictures alone was made so
-        for row in grey.nonzero().flatten().tolist():
-            yield GREY, data.name_of(row), ""
+    for row in grey.nonzero().flatten().tolist():
+        yield GREY, data.name_of(row), ""
 
 
 def odd_sizes(sizes: tuple[tuple[int, int], ...]) -> list[int]:

@@ -171,7 +171,22 @@ def unnormalised(images: Any, mean: Tensor, std: Tensor) -> Any:
     if bool((255 * found - levels).abs().max() < _ROUNDING):
         return levels / 255
     inside = found.clamp(0, 1)  # what normalising and undoing it have rounded
-    return inside if bool((found - inside).abs().max() < _OUTSIDE) else found
+    if bool(
+        (found - inside).abs().max() >= _OUTSIDE
+    ):  # not where a pixel is not a number, which is said later
+        undone = f"mean {_shown(mean)} and std {_shown(std)}"
+        raise ValueError(
+            f"`normalised=True` undoes {undone}, those of the model; then images must lie in [0, 1], and they lie in "
+            f"{float(found.min()):.3g} to {float(found.max()):.3g}. Give wrap the mean and std that they were "
+            "normalised with."
+        )
+    return inside
+
+
+def _shown(values: Tensor) -> str:
+    """Numbers for each channel, one if they are equal."""
+    each = values.flatten().tolist()
+    return ", ".join(f"{value:.4g}" for value in (each[:1] if len(set(each)) == 1 else each))
 
 
 def _check_was_normalised(found: ImageSet, mean: Tensor, std: Tensor) -> None:

@@ -503,11 +503,11 @@ def warn_of_absent(test: ImageSet) -> None:
     counts = torch.bincount(test.labels, minlength=test.class_count).tolist()
     absent = [name for name, count in zip(test.classes, counts, strict=True) if count == 0]
     if absent:
+        numbers = "Labels must be the numbers of the model's outputs. " if test.files is None else ""
         shown = ", ".join(map(repr, absent[:5])) + (" ..." if len(absent) > 5 else "")
         warnings.warn(
             f"`test` has no image of {len(absent)} of the {test.class_count} classes, {shown}: nothing is known of "
-            "them, and some audits need every class. Labels must be the numbers of the model's outputs; add images if "
-            "there are some.",
+            f"them, and some audits need every class. {numbers}Add images if there are some.",
             UserWarning,
             stacklevel=3,
         )

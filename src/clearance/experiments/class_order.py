@@ -2,6 +2,7 @@
 
 import copy
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,9 @@ def in_order_of(classes: Sequence[str], model: Classifier, example: Tensor) -> C
 
     Raises:
         ValueError: If names contradict the order and not all of them are known.
+
+    Warns:
+        UserWarning: If the model keeps names and none is that of a class.
     """
     with evaluating(model):
         logits = model(example)
@@ -39,6 +43,13 @@ def in_order_of(classes: Sequence[str], model: Classifier, example: Tensor) -> C
     exact, others = {name: at for at, name in enumerate(known)}, _places(known)
     places = [exact.get(name, others.get(_plain(name))) for name in classes]
     found = [(place, at) for place, at in enumerate(places) if at is not None]
+    if known and not found:
+        warnings.warn(
+            f"the model's names of classes ({_short(known)}) are none of the images' ({_short(classes)}): its outputs "
+            "are taken in the order of the images' classes.",
+            UserWarning,
+            stacklevel=3,
+        )
     if all(place == at for place, at in found):
         return model
     unknown = [name for name, at in zip(classes, places, strict=True) if at is None]
@@ -53,6 +64,10 @@ def in_order_of(classes: Sequence[str], model: Classifier, example: Tensor) -> C
         )
     order += sorted(set(range(logits.shape[1])) - set(order))
     return _reordered(model, order, example, logits)
+
+
+def _short(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
 
 
 def are_named(classes: Sequence[str], model: Classifier, count: int) -> bool:

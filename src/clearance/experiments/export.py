@@ -15,13 +15,15 @@ from clearance.models import Classifier
 from clearance.models.black_box import lacks
 from clearance.models.cut import SummedHeads, TwoLogits
 
+FEWEST_WRONG = 5  # images; with fewer a temperature is mostly chance
 SETTINGS, FEATURES, READER = "deploy.json", "features.pt", "reader.py"
 
 
 def export(subject: Subject, findings: list[Findings], folder: Path) -> str:
     """Write ``deploy.json``, ``features.pt`` and ``reader.py``, which reads both and needs torch alone.
 
-    The temperature is that of the audit `calibration`. The threshold keeps 95 % of the test images, as in the audit
+    The temperature is that of the audit `calibration`, if at least 5 test images are wrong: from fewer it is mostly
+    chance. The threshold keeps 95 % of the test images, as in the audit
     `out_of_distribution`; ``features.pt`` has the features of the training images that it compares with. Returns one
     line on what was written. The model has passed `check_exportable`.
 
@@ -42,7 +44,10 @@ def export(subject: Subject, findings: list[Findings], folder: Path) -> str:
     )
     temperature = next(rows, None)
     said = ["names of classes"]
-    if temperature is not None:
+    wrong = int((subject.test_predictions != subject.test.labels).sum())
+    if temperature is not None and wrong < FEWEST_WRONG:
+        said.append(f"no temperature (of {len(subject.test)} images {wrong} are wrong: too few to tell it)")
+    elif temperature is not None:
         found["temperature"] = temperature.value
         said.append(f"temperature {temperature.value:.3g}")
     if len(subject.test) >= 2 * LEAST and (head := found["head"]) is not None:

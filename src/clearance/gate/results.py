@@ -493,13 +493,19 @@ def _why_not(tolerance: Tolerance, last: Values, now: Values, common: int) -> st
         return "some of its numbers are infinite"
     if tolerance.relative and common > 1:
         return "a share can only be taken of numbers above 0"
+    seeds = f"{common} seed{'' if common == 1 else 's'} in common"
     if last.images and now.images:
-        images = "the reports are of different images, or measured them in different ways"
-    elif missing := [found.missing for found in (last, now) if found.missing and not found.images]:
+        counts = [len(next(iter(found.images.values()))) for found in (last, now)]
+        if counts[0] != counts[1]:
+            said = f"the older report measured {counts[0]} images and the newer {counts[1]}"
+        else:
+            said = "the reports are of different images, or measured them in different ways"
+        return f"{said}: give both audits the same images and settings (they have {seeds}; 2 would do, too)"
+    if missing := [found.missing for found in (last, now) if found.missing and not found.images]:
         images = f"{' and '.join(dict.fromkeys(missing))}, so that numbers of single images are not known"
     else:
         images = "the reports keep no numbers of single images for it"
-    return f"{images}, and have {common} seed{'' if common == 1 else 's'} in common; 2 are needed"
+    return f"{images}, and have {seeds}; 2 are needed"
 
 
 def _options(tolerance: Tolerance) -> str:

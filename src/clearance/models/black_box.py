@@ -46,7 +46,9 @@ def black_box(
         ValueError: If `call` cannot be called, fails on the example, gives no finite logits, or outputs of several
             forms of which none is named `logits`.
 
-    Misleads: a single probability is taken for a logit; return its ``logit()``.
+    Warns:
+        UserWarning: If outputs may be probabilities of a sigmoid, which are taken for logits: return their ``logit()``.
+            Or if the same images get other logits when asked again.
 
     >>> model = black_box(lambda images: images.flatten(1)[:, :3].tolist(), example=torch.rand(4, 1, 4, 4))
     black box: 3 classes; it gives no features and no gradients
@@ -91,7 +93,14 @@ def boxed(
             )
         rows = logits.double().sum(dim=1)
         inside = bool(((logits >= 0) & (logits <= 1 + _ROUNDING)).all())
-        answers.probabilities = inside and bool(((rows - 1).abs() < _ROUNDING).all())
+        answers.probabilities = inside and not answers.single and bool(((rows - 1).abs() < _ROUNDING).all())
+        if inside and not answers.probabilities:
+            warnings.warn(
+                "all outputs of the black box lie in [0, 1], as those of a sigmoid, and are taken for logits. If they "
+                "are probabilities, give their logits: torch.logit(p).",
+                UserWarning,
+                stacklevel=3,
+            )
     answers.gradients = _has_gradients(model, example)
     lacking = " and ".join(f"no {word}" for word in lacks(model))
     of_them = ", the logarithm of its probabilities" if answers.probabilities else ""
@@ -116,7 +125,7 @@ class Answers(nn.Module):
         super().__init__()
         self.call = call  # a module becomes a submodule
         self.training = getattr(call, "training", False)
-        self.probabilities = self.gradients = False
+        self.probabilities = self.gradients = self.single = False
 
     def forward(self, images: Tensor) -> Tensor:
         """Ask, and bring the answer into the form of logits."""
@@ -127,17 +136,24 @@ class Answers(nn.Module):
         found = _only(logits_entries(answer), len(images))
         if found is None:
             found = answer if named is None else named
-        logits = torch.as_tensor(found).to(images.device)
+        try:
+            logits = torch.as_tensor(found).to(images.device)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise _AnswerError(
+                f"`call` must give logits: a tensor, an array or lists of numbers, a row for each image; got "
+                f"{type(found).__name__}{_of_what(found)}. Give a function that returns the logits alone."
+            ) from error
         if logits.ndim == 1 and not logits.is_floating_point():
-            raise ValueError(
+            raise _AnswerError(
                 f"`call` must give logits, one of each class; got whole numbers ({logits.dtype}), as of classes. Give "
                 "what is before its argmax."
             )
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        if logits.ndim == 1 or logits.shape[1:] == (1,):
+        self.single = logits.ndim == 1 or logits.shape[1:] == (1,)
+        if self.single:
             logits = two_logits(logits)
         if logits.ndim != 2 or len(logits) != len(images):
-            raise ValueError(
+            raise _AnswerError(
                 f"`call` must give logits of shape (B, K); got {tuple(logits.shape)} for {len(images)} images."
             )
         return logits.clamp_min(torch.finfo(logits.dtype).tiny).log() if self.probabilities else logits
@@ -152,11 +168,19 @@ def _only(entries: Mapping[str, Tensor], images: int) -> Tensor | None:
     rows = {name: one for name, one in entries.items() if one.ndim in (1, 2) and len(one) == images}
     if len({one.shape for one in rows.values()}) > 1:
         several = ", ".join(f"{name!r} {tuple(one.shape)}" for name, one in rows.items())
-        raise ValueError(
+        raise _AnswerError(
             f"`call` must give the logits, or something with `logits`; got several outputs: {several}. Give a function "
             "that returns the logits alone."
         )
     return next(iter(rows.values()), next(iter(entries.values()), None))
+
+
+class _AnswerError(ValueError):
+    """The images are fine, the answer is not."""
+
+
+def _of_what(answer: Any) -> str:
+    return f" of {type(answer[0]).__name__}" if isinstance(answer, (list, tuple)) and answer else ""
 
 
 def _are_rows(answer: list[Any]) -> bool:
@@ -168,6 +192,8 @@ def _are_rows(answer: list[Any]) -> bool:
 def _first(model: Classifier, example: Tensor) -> Tensor:
     try:
         logits: Tensor = model(example)
+    except _AnswerError:
+        raise
     except Exception as error:
         raise failed_on("call", example, error) from error
     if not bool(logits.isfinite().all()):

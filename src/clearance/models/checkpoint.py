@@ -2,6 +2,7 @@
 
 import re
 import warnings
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -181,6 +182,12 @@ def _saved_by_torch(path: Path) -> Any:
         raise ValueError(
             f"{path.name} must be a file of torch.save; got another kind of file. Save it again, or correct its suffix."
         )
+    if start.startswith(_ZIP) and _is_scripted(path):
+        raise ValueError(
+            f"{path.name} must hold weights; got a scripted model. Write a function that returns "
+            f"torch.jit.load({path.name!r}), and give FILE.py:FUNCTION with --black-box (in Python, "
+            "clearance.models.black_box)."
+        )
     try:
         with torch.serialization.safe_globals([(dict, "builtins.dict"), *_stand_ins(path)]):
             return torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 - weights alone
@@ -193,6 +200,15 @@ def _saved_by_torch(path: Path) -> Any:
             f"{path.name} holds more than tensors, and reading that would run code from the file "
             f"({_first_line(error)}). {_conversion(path.name)}"
         ) from error
+
+
+def _is_scripted(path: Path) -> bool:
+    """Whether it is an archive of torch.jit, as torch itself tells them; False for a damaged one."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("/constants.pkl") for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return False
 
 
 _LONGEST_NAME = 500  # letters of a class with its package

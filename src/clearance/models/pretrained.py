@@ -1,5 +1,6 @@
 """Models by name, which their own packages build and load: Hugging Face folders, timm, torchvision, Lightning."""
 
+import difflib
 import importlib
 import inspect
 import json
@@ -204,7 +205,7 @@ def _processor(file: Path) -> Preprocessing:
 def _timm(name: str, weights: Path, entry: str | None) -> tuple[nn.Module, Preprocessing, LoadedWeights]:
     timm = _package("timm")
     if name.partition(".")[0] not in timm.list_models():
-        near = timm.list_models(f"*{name.partition('.')[0][:6]}*")[:4]
+        near = difflib.get_close_matches(name.partition(".")[0], timm.list_models(), 4)
         raise ValueError(
             f"timm has no model {name!r}. It has {', '.join(near) or 'others'}: timm.list_models()."
         )
@@ -218,7 +219,7 @@ def _torchvision(
 ) -> tuple[nn.Module, Preprocessing, LoadedWeights]:
     models: Any = _package("torchvision").models
     if name not in models.list_models(module=models):
-        near = models.list_models(module=models, include=f"*{name[:6]}*")[:4]
+        near = difflib.get_close_matches(name, models.list_models(module=models), 4)
         raise ValueError(
             f"torchvision has no classifier {name!r}. It has {', '.join(near) or 'others'}: "
             "torchvision.models.list_models()."

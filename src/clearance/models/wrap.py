@@ -582,9 +582,9 @@ def _unfit_head(name: str, logits: Any, output: Tensor, rivals: Sequence[str]) -
         )
     for word, function in _AFTER_HEAD.items():
         if torch.allclose(function(logits), output, atol=1e-6):
+            aside = "" if word == "sigmoid" else f" {_BLACK_BOX}"  # which reads rows that sum to 1
             return ValueError(
-                f"{word} after the head {name!r}: audit logits, not probabilities; remove it from the module. "
-                f"{_BLACK_BOX}"
+                f"{word} after the head {name!r}: audit logits, not probabilities; remove it from the module.{aside}"
             )
     if rivals:
         return ValueError(

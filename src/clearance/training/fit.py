@@ -59,8 +59,10 @@ def check_processes(batch_size: int) -> None:
 def check_kinds(way: object, optimizer: object, limits: object, execution: object, **calls: object) -> None:
     """Raise TypeError unless these are a way of training, a maker of an optimiser, settings, and functions or None."""
     if not isinstance(way, WayOfTraining):
+        remedy = " Write EndToEnd(loss)." if isinstance(way, nn.Module) else ""
         raise TypeError(
-            f"`way` must be a way of training, such as clearance.training.EndToEnd() or FOCA(); got {way!r}."
+            "`way` must be a way of training, such as clearance.training.EndToEnd() or FOCA(); got "
+            f"{type(way).__name__ if isinstance(way, nn.Module) else repr(way)}.{remedy}"
         )
     if isinstance(optimizer, Optimizer) or not callable(optimizer):
         raise TypeError(

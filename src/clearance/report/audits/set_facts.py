@@ -26,6 +26,8 @@ IMBALANCED = 10  # times: from here on it is said
 LOST = 0.01  # share of files that cannot be read from which on it is an alarm
 MEMORISED = 0.1  # by which the error on test is above that on train, from which on it is said
 LINES = 20
+NAMED = 3  # classes without images, at most, that the sentence names
+EMPTY = "class without images"  # as the audit calls it
 WORDS = {  # for one, and for more
     "empty_classes": ("class of {} has no image", "classes of {} have no image"),
     "unreadable_files": ("file of {} cannot be read", "files of {} cannot be read"),
@@ -39,7 +41,10 @@ def sets_findings(findings: Findings) -> list[Finding]:
     difference = findings.row("mean", AUDIT, "train_minus_test")
     if difference is None:
         return []
-    parts = [Markup("{} {}").format(data(row.value, "count"), words) for row, words in _odd(findings)]
+    parts = [
+        Markup("{} {}{}").format(data(row.value, "count"), words, _names_of_empty(findings, row))
+        for row, words in _odd(findings)
+    ]
     for split in ("train", "test"):
         imbalance = findings.row("mean", AUDIT, "class_imbalance", split=split)
         if imbalance is not None and imbalance.value >= IMBALANCED:
@@ -64,7 +69,7 @@ def sets_findings(findings: Findings) -> list[Finding]:
         better = "If test images matter more: more training images, augmentation or weight decay."
         return [Finding("Sets", severity, below + said, f"{better} {todo}".rstrip())]
     if not parts:
-        said = Markup("Files, sizes, colours and class sizes of train and test are ordinary.")
+        said = Markup("Files, sizes, colours and class sizes are ordinary within train and within test.")
         return [Finding("Sets", "fine", said)]
     return [Finding("Sets", severity, said, todo)]
 
@@ -76,6 +81,19 @@ def _odd(findings: Findings) -> list[tuple[SummaryRow, str]]:
         for row in findings.rows("mean", AUDIT, name)
         if row.value
     ]
+
+
+def _names_of_empty(findings: Findings, row: SummaryRow) -> str:
+    """Which classes have no image, if they are few."""
+    if row.name != "empty_classes":
+        return ""
+    columns = findings.exhibits(AUDIT, "odd_images")[0].exhibit.columns
+    names = [
+        str(image)
+        for split, what, image in zip(columns["set"], columns["what"], columns["image"], strict=True)
+        if (split, what) == (row.context["split"], EMPTY)
+    ]
+    return f" ({', '.join(map(repr, names))})" if len(names) <= NAMED else ""
 
 
 def _many_lost(findings: Findings) -> bool:
@@ -130,7 +148,7 @@ PAGE = AuditPage(
             "Grey images among colours",
             "Images whose three channels are equal, in a set that also has colours.",
             "0 is ordinary. If they are all of one class, the network may have learned grey instead of the class.",
-            "A set of grey pictures alone counts none.",
+            "Where both sets are of grey pictures alone, none counts.",
         ),
         "unreadable_files": Term(
             "Files that cannot be read",
