@@ -1,4 +1,4 @@
-"""Which images an audit draws, written down a second time, so that tests can follow its numbers by hand."""
+"""Which images an audit draws, and how a head is trained, written down a second time, to follow its numbers by hand."""
 
 from typing import NamedTuple
 
@@ -27,6 +27,16 @@ def partial_sets(train, per_class, repetitions, seed):
             )
         found.append(Draws(count * train.class_count, torch.stack(rows)))
     return [*found, Draws(len(train), torch.arange(len(train))[None])]
+
+
+def trained_alone(head, features, labels, order, lr):
+    """The head after a step of torch's own optimiser for the rows of each batch in `order`."""
+    optimizer = torch.optim.SGD(head.parameters(), lr=lr, momentum=0.9, nesterov=True)
+    for rows in order:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(head(features[rows]), labels[rows]).backward()
+        optimizer.step()
+    return head
 
 
 def first_half(labels, seed):

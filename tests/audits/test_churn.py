@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from audits.draws import partial_sets
+from audits.draws import partial_sets, trained_alone
 from clearance.audits import Churn
 from clearance.audits._heads import head_training
 from clearance.audits.churn import disagreements
@@ -44,7 +44,6 @@ def slow_answers(place, differ_in):
         same_images = differ_in == "first weights"
         rows = sets.rows[0 if same_images else k]
         head = first[k if same_images else 0].double().requires_grad_(requires_grad=True)
-        optimizer = torch.optim.SGD(head.parameters(), lr=settings.lr, momentum=0.9, nesterov=True)
         stream = generator(SEED, "churn batches", sets.samples)
         order: list = []
         while len(order) < settings.steps:
@@ -54,10 +53,7 @@ def slow_answers(place, differ_in):
                 if everything
                 else torch.randperm(sets.samples, generator=stream).split(128)
             )
-        for batch in order[: settings.steps]:
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(head(train[rows[batch]]), TRAIN.labels[rows[batch]]).backward()
-            optimizer.step()
+        trained_alone(head, train[rows], TRAIN.labels[rows], order[: settings.steps], settings.lr)
         answers.append(head(test).argmax(dim=1))
     return torch.stack(answers)
 

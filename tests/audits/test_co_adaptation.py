@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from torch import nn
 
-from audits.draws import partial_sets
+from audits.draws import partial_sets, trained_alone
 from audits.pixel_world import SEED, WORLD
 from clearance.audits import CoAdaptation
 from clearance.audits._heads import head_training
@@ -42,18 +42,6 @@ def by_key(findings):
     return {(m.name, m.context["head"], m.context["samples"]): m for m in findings.measurements}
 
 
-def trained_alone(head, features, labels, rows, order, settings):
-    """One head after another under torch's own optimiser; `order` gives the rows of every step, None all."""
-    optimizer = torch.optim.SGD(head.parameters(), lr=settings.lr, momentum=0.9, nesterov=True)
-    own, own_labels = features[rows], labels[rows]
-    for step in range(settings.steps):
-        chosen = torch.arange(len(rows)) if order is None else order[step]
-        optimizer.zero_grad()
-        F.cross_entropy(head(own[chosen]), own_labels[chosen]).backward()
-        optimizer.step()
-    return head
-
-
 def slow_errors(architecture, name, sets, train, held_out):
     """Test errors of heads on pixels, float64, in a unit computed here."""
     features = ((train.images - 0.5) / 0.05).flatten(1).double()
@@ -63,16 +51,14 @@ def slow_errors(architecture, name, sets, train, held_out):
         architecture, len(sets.rows), generator(SEED, "fresh heads", name, sets.samples)
     )
     settings = head_training(sets.samples, 0.03)
-    order: list | None = None
-    if sets.samples > 128:
-        stream = generator(SEED, "head batches", name, sets.samples)
-        order = []
-        while len(order) < settings.steps:
-            order += torch.randperm(sets.samples, generator=stream).split(128)
+    stream = generator(SEED, "head batches", name, sets.samples)
+    order = [torch.arange(sets.samples)] * settings.steps if sets.samples <= 128 else []
+    while len(order) < settings.steps:
+        order += torch.randperm(sets.samples, generator=stream).split(128)
     errors = []
     for k, rows in enumerate(sets.rows):
         head = first[k].double().requires_grad_(requires_grad=True)
-        trained_alone(head, features / unit, train.labels, rows, order, settings)
+        trained_alone(head, features[rows] / unit, train.labels[rows], order[: settings.steps], settings.lr)
         errors.append(float((head(queries / unit).argmax(dim=1) != held_out.labels).double().mean()))
     return errors
 

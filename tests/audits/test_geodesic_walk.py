@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch.func import functional_call, grad, vmap
 
-from audits.draws import partial_sets
+from audits.draws import partial_sets, trained_alone
 from audits.pixel_world import AUDIT, SEED, by_key
 from clearance.audits._heads import head_training
 from clearance.audits.calibration import fitted_temperature
@@ -14,18 +13,6 @@ from clearance.heads import MLP, HeadStack
 from clearance.research import generator
 
 LAYERS = ("1", "2", "3", "all")
-
-
-def trained_alone(head, features, labels, rows, order):
-    """One head under torch's own optimiser; `order` gives the rows of every step, None all."""
-    settings = head_training(len(rows), 0.03)
-    optimizer = torch.optim.SGD(head.parameters(), lr=settings.lr, momentum=0.9, nesterov=True)
-    for step in range(settings.steps):
-        chosen = rows if order is None else rows[order[step]]
-        optimizer.zero_grad()
-        F.cross_entropy(head(features[chosen]), labels[chosen]).backward()
-        optimizer.step()
-    return {name: value.detach().clone() for name, value in head.named_parameters()}
 
 
 def slow_ends(features, train):
@@ -37,9 +24,14 @@ def slow_ends(features, train):
     while len(order) < 200:
         order += torch.randperm(180, generator=stream).split(128)
     draws = partial_sets(train, (1,), (3,), SEED)[0].rows
-    ways = [(torch.arange(180), order), *((rows, None) for rows in draws)]
-    heads = [first[0].double().requires_grad_(requires_grad=True) for _ in ways]
-    return [trained_alone(h, features, train.labels, *way) for h, way in zip(heads, ways, strict=True)]
+    settings = [head_training(180, 0.03), *(head_training(len(rows), 0.03) for rows in draws)]
+    ways = [order, *([rows] * one.steps for rows, one in zip(draws, settings[1:], strict=True))]
+    ends = []
+    for way, one in zip(ways, settings, strict=True):
+        head = first[0].double().requires_grad_(requires_grad=True)
+        head = trained_alone(head, features, train.labels, way[: one.steps], one.lr)
+        ends.append({name: value.detach().clone() for name, value in head.named_parameters()})
+    return ends
 
 
 def slow_segments(full, few, features, labels):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from audits.draws import trained_alone
 from clearance.audits import NeuralCollapse
 from clearance.data import ImageSet
 from clearance.data.synthetic import GaussianClasses
@@ -90,22 +91,12 @@ def test_4_6_numbers_are_those_of_geometry_on_both_sets():
     assert ("nc3", "test") not in found
 
 
-def trained_alone(features, labels, order):
-    """A linear head from weights 0 under torch's own optimiser."""
-    head = linear(torch.zeros(3, 6)).double()
-    optimizer = torch.optim.SGD(head.parameters(), lr=0.03, momentum=0.9, nesterov=True)
-    for rows in order:
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(head(features[rows]), labels[rows]).backward()
-        optimizer.step()
-    return head.weight.detach()
-
-
 def test_fresh_heads_are_those_of_a_loop_in_the_unit_of_features():
     features = ((TRAIN.images - 0.5) / 0.1).flatten(1).double()
     unit = features.square().mean().sqrt() * (6 / 128) ** 0.5
-    weight = trained_alone(features / unit, TRAIN.labels, [torch.arange(len(TRAIN))] * 200)
-    expected = nc3(weight, class_scatter(features, TRAIN.labels, 3))
+    head = linear(torch.zeros(3, 6)).double()
+    weight = trained_alone(head, features / unit, TRAIN.labels, [torch.arange(len(TRAIN))] * 200, 0.03).weight
+    expected = nc3(weight.detach(), class_scatter(features, TRAIN.labels, 3))
     found = numbers(NeuralCollapse(heads=2)(pixels(MLP((6, 4, 3))), TRAIN, TEST))["nc3", "train"]
     assert found.value == pytest.approx(expected, rel=1e-4)
     assert found.spread == pytest.approx(0.0, abs=1e-7)  # all 120 images fit in one batch
