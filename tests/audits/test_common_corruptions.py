@@ -196,3 +196,18 @@ def test_two_images_without_an_error_do_not_prove_that_there_are_none():
     assert (mean.value, mean.low) == (0, 0)
     assert mean.high is not None
     assert mean.high > 0.5
+
+
+def test_few_images_that_are_wrong_under_one_change_leave_much_open():
+    """Of 40 images a few are wrong once: how many are wrong under every change, 40 images do not tell."""
+    shares = torch.zeros(40, dtype=torch.float64)
+    shares[:4] = 1 / 45
+    assert CommonCorruptions()._mean(shares).high > 0.05
+
+
+@pytest.mark.parametrize("count", [40, 200])
+def test_the_interval_of_the_mean_covers_it(count):
+    draws = torch.Generator().manual_seed(0)
+    wrong = (torch.rand(1000, count, generator=draws) < 0.02).double()  # under every change alike
+    made = [CommonCorruptions()._mean(row) for row in wrong]
+    assert sum(m.low <= 0.02 <= m.high for m in made) > 930

@@ -106,7 +106,7 @@ def test_a_class_whose_pictures_cannot_be_read_and_a_folder_of_nothing_are_error
         open_images(f"folder:{pets}/none", how, cache=cache, like=train)
 
 
-def test_an_audit_warns_and_measures_the_other_classes():
+def test_an_audit_warns_and_measures_the_other_classes(tmp_path):
     train, test = cl.load_dataset("digits"), cl.load_dataset("digits", split="test")
     torch.manual_seed(0)
     model = cl.Classifier(torch.nn.Flatten(), torch.nn.Linear(64, 10))
@@ -130,3 +130,6 @@ def test_an_audit_warns_and_measures_the_other_classes():
     counts = test.labels[kept].bincount()
     assert facts["class_imbalance"].value == int(counts.max()) / int(counts[counts > 0].min())
     assert "1 class of test has no image ('3')" in str(card)
+    pages = card.save_folder(tmp_path).parent
+    assert "class of test has no image (&#39;3&#39;)" in (pages / "index.html").read_text("utf-8")
+    assert "class of test has no image" in (pages / "share.html").read_text("utf-8")

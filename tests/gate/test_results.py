@@ -76,6 +76,15 @@ def test_other_images_are_not_paired():
     )
 
 
+def test_over_seeds_other_images_are_named():
+    def three(errors, images):
+        kept = [wrong_images(wrong(errors), seed, images) for seed in range(3)]
+        return report(*(error(errors / 1000, seed) for seed in range(3)), *kept)
+
+    last, now = three(100, "aa"), three(50, "bb")
+    assert "paired over 3 seeds, of different images" in str(result_of(now, last, "accuracy drops 1pt"))
+
+
 def test_other_numbers_of_images_are_named():
     last, now = of_images(wrong(100)), of_images(wrong(100)[:500])
     found = result_of(now, last, "accuracy drops 1pt")

@@ -199,6 +199,11 @@ class TestLabelCost:
         )
 
     def test_a_network_whose_own_last_layer_is_worse_is_no_measure(self):
+        probe = Measurement("linear_probe", "gain", 0.01, "fraction", 300, low=-0.01, high=0.03)
+        assert (
+            "changes the error"
+            not in said(report_of(*PAIRS, *gaps(n30=0.01, n1000=-0.15), probe))["Label cost"]
+        )
         text = said(report_of(*PAIRS, *gaps(n30=0.01, n1000=-0.15)))["Label cost"]
         assert text == (
             "A new last layer, trained on 1,000 of the training images, changes the error by \u221215.0 points."

@@ -135,6 +135,7 @@ class TestInput:
     def test_outputs_in_another_order_are_no_fault_of_the_input(self):
         order = measured("accuracy", "error_in_another_order", 0.02, 0.01, 0.03, split="test")
         assert "Input" not in by_title(fed(0.25, 0.2, 0.3), order)
+        assert "Input" not in by_title(fed(0.01, -0.01, 0.03), order)
         assert "Input" in by_title(fed(0.25, 0.2, 0.3))
 
     @pytest.mark.parametrize(
@@ -221,6 +222,17 @@ class TestConfidence:
         )["Confidence"]  # fmt: skip
         assert text(finding).endswith("Images whose logits are not finite count as sure and wrong.")
         assert (finding.todo, finding.code) == ("Mend first the logits that are not finite.", "")
+
+    def test_a_temperature_that_leaves_most_of_it_is_no_advice(self):
+        left = overconfident(0.0597, 0.0397, 0.0797, "calibrated")
+        finding = by_title(overconfident(0.06, 0.04, 0.08), cooled(1.004), left)["Confidence"]
+        assert text(finding).endswith("points). Dividing its logits by one temperature does not fix that.")
+        assert finding.code == ""
+
+    def test_a_tiny_temperature_can_be_pasted(self):
+        left = overconfident(0.001, -0.01, 0.01, "calibrated")
+        code = by_title(overconfident(-0.06, -0.08, -0.04), cooled(3.2e-6), left)["Confidence"].code
+        assert float(code.removeprefix("logits = logits / ")) == pytest.approx(3.2e-6, rel=0.01)
 
     def test_a_temperature_that_makes_it_worse_is_no_advice(self):
         """Found on other images: here dividing turns 14 points of overconfidence into 32 of underconfidence."""

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from clearance.records import ExhibitRecord, Report
 from clearance.records.store import load_report
-from clearance.report.page import NO_PAGE, render_page, write_page
+from clearance.report.page import NO_PAGE, render_page, without_images, write_page
+from clearance.vocabulary import Exhibit
 from report.reading import Reading, first_screen, numbers_in, stored
 
 
@@ -54,6 +56,20 @@ def test_without_the_new_audits_nothing_of_them_is_on_the_page(page, paper_page)
     ):
         assert word in paper_page
         assert word not in page
+
+
+def test_an_exhibit_without_images_is_not_drawn(single):
+    empty = Exhibit("own", "shown", "images", {"image": [], "label": []}, "The wrong images.")
+    record = replace(single.exhibits[0], exhibit=empty)
+    assert "The wrong images." not in render_page(replace(single, exhibits=(*single.exhibits, record)))
+
+
+def test_a_matrix_of_classes_called_image_is_shared():
+    matrix = Exhibit(
+        "performance", "confusion_matrix", "heatmap", {"image": [9, 1], "text": [2, 8]}, "Matrix."
+    )
+    report = Report({}, {}, "", "", exhibits=(ExhibitRecord("animals", "mine", 0, matrix),))
+    assert without_images(report) == report
 
 
 @pytest.mark.parametrize("which", ["page", "single_page", "paper_page"])

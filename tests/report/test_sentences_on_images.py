@@ -198,6 +198,14 @@ def test_a_mild_corruption_that_halves_the_accuracy_is_an_alarm():
     assert not said(corruptions(mild=0.5))[1]  # 50 % of 96 % is more than half
 
 
+def test_mild_corruptions_that_cost_nothing_are_not_said_to_cost_most():
+    made = corruptions(mild=0.03)
+    made = replace(made, records=tuple(one for one in made.records if one.measurement.value != 0.1))
+    words, alarm = said(made)
+    assert words.endswith("without. None of the mild ones costs accuracy.")
+    assert not alarm
+
+
 def test_where_corruptions_were_tried_on_a_part_of_the_images_the_part_is_named():
     whole = report(
         share("accuracy", "error", 0.15, 540, 0.12, 0.18, split="test"),

@@ -144,6 +144,22 @@ def test_a_pair_with_half_of_the_errors(errors, of, images, pairs, severity):
 
 
 @pytest.mark.parametrize(
+    ("outside", "of", "images", "severity"),
+    [(12, 22, 497, "problem"), (12, 22, 5000, "warning"), (1, 1, 5000, "information")],
+)
+def test_answers_beyond_the_classes(outside, of, images, severity):
+    shown = Exhibit(
+        "confusions", "pairs", "histogram", {"pair": ["7 and 8"], "errors": [0]}, "Pairs.", {"pairs": 45}
+    )
+    found = (
+        measured("accuracy", "error", of / images, 0.0, 1.0, images, split="test"),
+        measured("confusions", "worst_share", 0.0, 0.0, 1.0, of, split="test"),
+        measured("confusions", "outside_share", outside / of, 0.0, 1.0, of, split="test"),
+    )
+    assert severity_of("Outputs without a class", *found, exhibits=[shown]) == severity
+
+
+@pytest.mark.parametrize(
     ("low", "high", "severity"),
     [(0.03, 0.5, "problem"), (0.01, 0.5, "warning"), (-0.1, 0.1, "fine"), (-0.3, -0.1, "fine")],
 )

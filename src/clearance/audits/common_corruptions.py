@@ -17,7 +17,7 @@ from torch.nn.functional import affine_grid, grid_sample
 
 from clearance._checks import check_count
 from clearance._rng import generator
-from clearance.audits._audit import WILSON, Audit, Findings, Subject, right_after, share_of, wilson_interval
+from clearance.audits._audit import Audit, Findings, Subject, right_after, share_of
 from clearance.audits._samples import fixed_images
 from clearance.data import ImageSet
 from clearance.data.image_set import GREY
@@ -220,15 +220,16 @@ class CommonCorruptions(Audit):
         return share_of(self.name, "error", int(wrong.sum()), len(wrong), "lower", context)
 
     def _mean(self, shares: Tensor) -> Measurement:
-        value, images = float(shares.mean()), len(shares)
-        half = Z_95 * float(shares.std(correction=0)) / math.sqrt(images)
-        if half:
-            low, high, interval = max(0.0, value - half), min(1.0, value + half), "normal 95 % over images"
-        else:  # images that are all alike say nothing of their spread
-            (low, high), interval = wilson_interval(round(value * images), images), WILSON
+        more = (
+            Z_95**2 / 2
+        )  # images, wrong under every change, and as many that are right: after Agresti and Coull
+        count = len(shares) + 2 * more
+        centre = (float(shares.sum()) + more) / count
+        half = Z_95 * math.sqrt(((float(shares.square().sum()) + more) / count - centre**2) / count)
         return Measurement(
-            self.name, "mean_error", value, "fraction", images, low=low, high=high, better="lower",
-            context={"interval": interval},
+            self.name, "mean_error", float(shares.mean()), "fraction", len(shares),
+            low=max(0.0, centre - half), high=min(1.0, centre + half), better="lower",
+            context={"interval": "adjusted normal 95 % over images"},
         )  # fmt: skip
 
     def _curves(self, wrong: Mapping[tuple[str, int], Tensor]) -> Exhibit:

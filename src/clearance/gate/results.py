@@ -421,7 +421,10 @@ def _result(tolerance: Tolerance, last: Values, now: Values, level: float) -> Ga
     if ends is None:
         return _unmeasured(tolerance, _why_not(tolerance, last, now, len(common)))
     means = [float(np.mean([found.seeds[seed] for seed in common])) for found in (last, now)]
-    return _decided(tolerance, means, ends, f"paired over {len(common)} seeds", last.unit)
+    over = f"paired over {len(common)} seeds"
+    if last.images and now.images:
+        over += ", of different images"
+    return _decided(tolerance, means, ends, over, last.unit)
 
 
 def _same_images(last: Values, now: Values) -> tuple[NDArray[Any], NDArray[Any]] | None:

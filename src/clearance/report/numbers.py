@@ -66,12 +66,17 @@ def data(value: float | None, unit: str, half: float | None = None) -> Markup:
 
 
 def ratio(value: float) -> Markup:
-    r"""A number between 0 and 1 with two decimals, as AUROC is written.
+    r"""A number between 0 and 1 with two decimals, as AUROC is written; more where these would make it 0 or 1.
 
-    >>> ratio(0.6812)
-    Markup('<data value="0.6812">0.68</data>')
+    >>> ratio(0.6812), ratio(0.9951).striptags(), ratio(1.0).striptags()
+    (Markup('<data value="0.6812">0.68</data>'), '0.995', '1.00')
     """
-    return _element(value, f"{value:.2f}" if math.isfinite(value) else _not_finite(value))
+    if not math.isfinite(value):
+        return _element(value, _not_finite(value))
+    digits = 2
+    while digits < 9 and float(text := f"{value:.{digits}f}") in (0, 1) and value != float(text):
+        digits += 1
+    return _element(value, f"{value:.{digits}f}")
 
 
 def levels(value: float, half: float | None = None) -> Markup:

@@ -121,7 +121,7 @@ def without_images(report: Report) -> Report:
 def _shows(exhibit: Exhibit) -> bool:
     """Whether it shows images of the data, or names their files."""
     named = any(column in ("file", "image") or column.endswith(" image") for column in exhibit.columns)
-    return exhibit.kind == IMAGES or named
+    return exhibit.kind == IMAGES or (named and exhibit.kind != "heatmap")  # whose columns are classes
 
 
 def _world(findings: Findings, everything: Findings) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def further_pictures(findings: Findings) -> list[Picture]:
             shown.name in page_of(shown.audit).drawn
             or is_summary(record)
             or what in seen
-            or not shown.columns
+            or not any(map(len, shown.columns.values()))
         ):
             continue
         if shown.kind in ("per_image", "table"):  # numbers and texts, nothing to look at

@@ -155,8 +155,12 @@ def calibration_findings(findings: Findings) -> list[Finding]:
     if temperature is None:
         said += Markup(" Dividing its logits by one temperature does not fix that.")
         return [Finding(TITLE, severity, said, "Do not read its probabilities as the chance of being right.")]
-    todo = Markup("Divide logits by {}: this changes no prediction and leaves {}.").format(*temperature)
-    code = f"logits = logits / {temperature[0].striptags().replace(',', '')}"
+    divisor = data(temperature[0].value, "ratio", temperature[0].within)
+    todo = Markup("Divide logits by {}: this changes no prediction and leaves {}.").format(
+        divisor, points_with_ends(temperature[1])
+    )
+    number = divisor.striptags().replace(",", "").replace("\N{MINUS SIGN}", "-")
+    code = f"logits = logits / {number}"
     return [Finding(TITLE, severity, said, todo, code)]
 
 
@@ -171,13 +175,13 @@ def _both(findings: Findings) -> Markup:
     )
 
 
-def _temperature(findings: Findings, before: SummaryRow) -> tuple[Markup, Markup] | None:
-    """The temperature, and the difference that it leaves; None where it was not measured or does not help."""
+def _temperature(findings: Findings, before: SummaryRow) -> tuple[SummaryRow, SummaryRow] | None:
+    """The temperature, and the difference that it leaves; None where it was not measured, or leaves more than half."""
     temperature = findings.row("mean", AUDIT, "temperature")
     after = findings.row("mean", AUDIT, "overconfidence", temperature="calibrated")
-    if temperature is None or after is None or abs(after.value) >= abs(before.value):
+    if temperature is None or after is None or abs(after.value) > abs(before.value) / 2:
         return None
-    return data(temperature.value, "ratio", temperature.within), points_with_ends(after)
+    return temperature, after
 
 
 PAGE = AuditPage(

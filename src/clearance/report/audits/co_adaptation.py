@@ -225,7 +225,8 @@ def _label_cost(findings: Findings) -> list[Finding]:
         said = Markup("{} test images are too few: each counts for more than two points.")
         return [Finding(title, "information", said.format(data(findings.images, "count")))]
     best = min(gaps, key=lambda n: gaps[n].value)
-    if gaps[best].value < -CLOSE and not outdone(findings):  # no measure of other last layers
+    probed = findings.row("mean", "linear_probe", "gain") is not None  # which says it, with an interval
+    if gaps[best].value < -CLOSE and not probed:
         said = Markup("A new last layer, trained on {} of the training images, changes the error by {}.")
         todo = "The network's own can be better: train longer, or retrain it."
         return [

@@ -35,16 +35,13 @@ def corruptions_findings(findings: Findings) -> list[Finding]:
     if clean is None or overall is None or not mild:
         return []
     worst = max(mild, key=lambda row: row.value)
-    said = Markup(
-        "On images with common corruptions the error is {} on average, {} without{}. The mild one that costs "
-        "most: {} ({}), accuracy {}."
-    ).format(
-        with_ends(overall),
-        with_ends(clean),
-        _of_images(findings, clean),
-        worst.context["corruption"],
-        _strength(findings, worst),
-        rest_with_ends(worst),
+    said = Markup("On images with common corruptions the error is {} on average, {} without{}. ").format(
+        with_ends(overall), with_ends(clean), _of_images(findings, clean)
+    )
+    if worst.value <= clean.value:
+        return [Finding("Corruptions", "information", said + Markup("None of the mild ones costs accuracy."))]
+    said += Markup("The mild one that costs most: {} ({}), accuracy {}.").format(
+        worst.context["corruption"], _strength(findings, worst), rest_with_ends(worst)
     )
     alarm = 1 - worst.value < HALF * (1 - clean.value)
     todo = (

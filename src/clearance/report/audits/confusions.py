@@ -29,9 +29,12 @@ def _worst_pair(findings: Findings) -> list[Finding]:
         return [Finding(TITLE, "fine", Markup("No test image is wrong, so no two classes are confused."))]
     if outside is not None and (outside.value > share.value or errors == 0):
         todo = (
-            "Check that the outputs are in the order of the classes, and what the further outputs stand for."
+            "See what the further outputs stand for."
+            if findings.report.recipe.get("outputs", {}).get("by") == "name"
+            else "Check that the outputs are in the order of the classes, and what the further outputs stand for."
         )
-        return [Finding(OUTSIDE, "problem", others.lstrip(), todo)]
+        severity = _severity(findings, outside, round(outside.value * (outside.n or 0)))
+        return [Finding(OUTSIDE, severity, others.lstrip(), todo if severity != "information" else "")]
     if errors == 0:
         return [Finding(TITLE, "fine", Markup("No two classes are confused:") + others)]
     # picked out of all pairs: it stands out where that many errors are unlikely for any of them
@@ -42,12 +45,13 @@ def _worst_pair(findings: Findings) -> list[Finding]:
         + others
     )
     todo = f"Look at the images of {pair} and at their labels first."
-    severity = _severity(findings, share, errors, pairs)
+    common = share.value >= MOST and pairs > FEW_PAIRS
+    severity = _severity(findings, share, errors) if common else "information"
     return [Finding(TITLE, severity, said, todo, pictures=pair_gallery(findings, pair)[:1])]
 
 
-def _severity(findings: Findings, share: SummaryRow, errors: int, pairs: int) -> Severity:
-    if share.value < MOST or pairs <= FEW_PAIRS or errors < FEWEST:
+def _severity(findings: Findings, share: SummaryRow, errors: int) -> Severity:
+    if errors < FEWEST:
         return "information"
     own = findings.own_error(findings.methods[0])
     return "problem" if own is not None and share.value * own.value >= CLOSE else "warning"

@@ -28,6 +28,8 @@ def input_findings(findings: Findings) -> list[Finding]:
     gain, named = _gain(findings), findings.exhibits(AUDIT, "ways")
     if measured is None or not named:
         return []
+    if findings.row("mean", "accuracy", "error_in_another_order", split="test") is not None:
+        return []  # its outputs are in another order: what other images gain is chance
     if gain is None or gain.low is None:
         said = Markup("None of the usual ways to prepare images gives a higher accuracy: {}.")
         if measured.value > 0:
@@ -37,8 +39,6 @@ def input_findings(findings: Findings) -> list[Finding]:
         if measured.low is not None and measured.low > 0:
             return []  # a new last layer gains more, and is named
         return [Finding(TITLE, "fine", said.format(points_with_ends(measured)))]
-    if findings.row("mean", "accuracy", "error_in_another_order", split="test") is not None:
-        return []  # its outputs are in another order: what other images gain is chance
     columns = named[0].exhibit.columns
     shares = [float(share) for share in columns["share right"][:-1]]
     equal = [k for k, share in enumerate(shares) if share > shares[0] - EQUAL]

@@ -87,13 +87,15 @@ def _names_of_empty(findings: Findings, row: SummaryRow) -> str:
     """Which classes have no image, if they are few."""
     if row.name != "empty_classes":
         return ""
-    columns = findings.exhibits(AUDIT, "odd_images")[0].exhibit.columns
     names = [
         str(image)
-        for split, what, image in zip(columns["set"], columns["what"], columns["image"], strict=True)
+        for record in findings.exhibits(AUDIT, "odd_images")[:1]  # it is left out of the page to share
+        for split, what, image in zip(
+            *(record.exhibit.columns[c] for c in ("set", "what", "image")), strict=True
+        )
         if (split, what) == (row.context["split"], EMPTY)
     ]
-    return f" ({', '.join(map(repr, names))})" if len(names) <= NAMED else ""
+    return f" ({', '.join(map(repr, names))})" if 0 < len(names) <= NAMED else ""
 
 
 def _many_lost(findings: Findings) -> bool:
