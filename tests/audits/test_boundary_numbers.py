@@ -9,7 +9,7 @@ from torch import nn
 from class_planes import class_plane, nearest_distances
 from clearance import linear
 from clearance._first_order import dual_norm
-from clearance.audits import BoundaryDistance
+from clearance.audits import BoundaryDistance, boundary_distance
 from clearance.audits.boundary_distance import (
     NearestRival,
     bisected_distances,
@@ -201,7 +201,9 @@ def test_a_dead_network_has_no_distances_and_says_so():
     assert found["tilting_angle", "centroid"] == pytest.approx(math.pi / 2)
 
 
-def test_the_nearest_sample_is_of_the_rival_s_class_and_nearest():
+@pytest.mark.parametrize("chunk", [boundary_distance.CHUNK, 1])
+def test_the_nearest_sample_is_of_the_rival_s_class_and_nearest(chunk, monkeypatch):
+    monkeypatch.setattr(boundary_distance, "CHUNK", chunk)
     model, train, test = world(classes=3)
     rivals = nearest_rivals(model, test.images, test.labels, 2.0)
     ways = nearest_sample_ways(train, rivals)

@@ -1,5 +1,6 @@
 """Fresh heads on frozen features, against slow loops, other libraries and exact worlds."""
 
+import math
 import statistics
 
 import numpy as np
@@ -13,6 +14,7 @@ from audits.draws import partial_sets, trained_alone
 from audits.pixel_world import SEED, WORLD
 from clearance.audits import CoAdaptation
 from clearance.audits._heads import head_training
+from clearance.audits.co_adaptation import Cloud
 from clearance.data.synthetic import GaussianClasses
 from clearance.heads import MLP, HeadStack
 from clearance.models import Classifier
@@ -246,3 +248,16 @@ def test_heads_that_do_not_learn_their_own_images_are_counted(train, held_out):
     assert ("unfitted_heads", "linear", 30) in found
     assert ("unfitted_heads", "linear", 60) in found
     assert ("unfitted_heads", "linear", 180) not in found  # above 100 images a head need not fit them all
+
+
+def test_a_test_image_without_features_is_wrong_and_no_more():
+    draws = torch.Generator().manual_seed(0)
+    labels = torch.arange(20) % 2
+    train = torch.randn(20, 3, generator=draws) + 9 * labels[:, None]
+    test = train.clone()
+    test[0, 0] = math.nan
+    cloud = Cloud(train, test, labels, labels, 2)
+    assert cloud.errors(labels[None]).tolist() == [1 / 20]
+    train = train.clone()
+    train[0, 0] = math.nan
+    assert Cloud(train, test, labels, labels, 2).errors(labels[None]).tolist() == [1 / 2]

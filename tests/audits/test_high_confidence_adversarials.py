@@ -143,3 +143,20 @@ def test_bad_settings_are_refused(settings, message):
 def test_a_confidence_that_guessing_reaches_is_refused():
     with pytest.raises(ValueError, match=r"`confidence` must be above 1/2.*got 0.5"):
         found(network(), images(), confidence=0.5)
+
+
+def test_one_image_whose_logits_are_no_numbers_is_one_that_is_wrong_unchanged():
+    class Standardised(nn.Module):
+        def forward(self, x):
+            return torch.where((x == 0).all(dim=(1, 2, 3), keepdim=True), math.nan, x).flatten(1)
+
+    data, model = images(), Classifier(Standardised(), network().head).eval()
+    black = ImageSet(
+        torch.cat([data.images, torch.zeros(1, 1, 4, 4)]),
+        torch.cat([data.labels, data.labels[:1]]),
+        data.classes,
+    )
+    whole, _ = found(model, data)
+    numbers, _ = found(model, black)
+    assert numbers["confident_distance"].value == pytest.approx(whole["confident_distance"].value, rel=0.1)
+    assert numbers["temperature"].value == pytest.approx(whole["temperature"].value)

@@ -270,3 +270,14 @@ def test_with_many_classes_a_label_that_is_no_likelier_than_others_is_not_surely
     chances[:, 10:60] /= 30
     found = Doubts.of(chances / chances.sum(axis=1, keepdims=True), labels, np.ones(50, dtype=bool))
     assert found.sure.all()
+
+
+def test_a_copy_does_not_confirm_a_wrong_label():
+    """As in an oversampled class: every image is there three times."""
+    data = digits(count=40)
+    labels = data.labels.clone()
+    wrong = torch.arange(0, len(labels), 20)
+    labels[wrong] = (labels[wrong] + 1) % 10
+    single, _ = probabilities(data.images, labels.numpy(), 10, seed=0)
+    three, _ = probabilities(data.images.repeat(3, 1, 1, 1), labels.repeat(3).numpy(), 10, seed=0)
+    np.testing.assert_array_equal(three, np.concatenate([single] * 3))

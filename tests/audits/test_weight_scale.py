@@ -9,7 +9,7 @@ from torch.nn.utils import parametrizations
 
 from clearance.audits import WeightScale, decayed_parameters
 from clearance.audits.weight_scale import spectral_norm, weight_layers
-from clearance.data import ImageSet
+from clearance.data import ImageSet, gaussian_images
 from clearance.models import Classifier
 
 
@@ -244,3 +244,21 @@ def test_every_kind_of_normalisation_is_seen():
         extractor = nn.Sequential(nn.Flatten(), nn.Linear(36, 12), kind(12), nn.ReLU())
         layers = weight_layers(Classifier(extractor, nn.Linear(12, 3)).eval(), images().images[:2])
         assert [one.normalised for one in layers] == [True, False]
+
+
+def test_one_image_whose_logits_are_no_numbers_leaves_the_others_their_scale():
+    class Standardised(nn.Module):
+        def forward(self, x):
+            return torch.where((x == 0).all(dim=(1, 2, 3), keepdim=True), math.nan, x).flatten(1)
+
+    data = gaussian_images(per_class=10)
+    first = torch.arange(len(data)) > 0
+    model = Classifier(Standardised(), nn.Linear(64, 3))
+    black = ImageSet(data.images * first[:, None, None, None], data.labels, data.classes)
+    kept = data.subset(first.nonzero().flatten())
+
+    def scale(test):
+        made = WeightScale()(model, kept, test).measurements
+        return [m.value for m in made if m.name in ("logit_scale", "temperature")]
+
+    assert scale(black) == pytest.approx(scale(kept))

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Subset, TensorDataset, random_split
+from torch.utils.data import (
+    DataLoader,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+    random_split,
+)
 
 from clearance import compare
 from clearance.data import ImageSet, Preprocessing, StoredImageSet, open_images
@@ -382,3 +389,54 @@ def test_one_channel_turned_round_is_still_one_channel():
     images = np.random.default_rng(0).random((4, 1, 4, 4), dtype=np.float32)
     turned = open_images((images[:, ::-1], [0, 1, 0, 1]))  # from BGR to RGB
     assert torch.equal(turned.images, torch.from_numpy(images))
+
+
+class TestLoaders:
+    DATA = TensorDataset(PIXELS, torch.tensor(LABELS))
+
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"shuffle": True},
+            {"drop_last": True},
+            {"shuffle": True, "drop_last": True},
+            {"sampler": SubsetRandomSampler(range(6))},
+        ],
+        ids=["shuffled", "cut short", "both", "all of a subset"],
+    )
+    def test_images_have_their_place_in_the_dataset(self, settings):
+        found = open_images(DataLoader(self.DATA, batch_size=4, **settings))
+        assert torch.equal(found.images, PIXELS)
+        assert found.labels.tolist() == LABELS
+
+    def test_a_sampler_of_a_part_gives_that_part(self):
+        found = open_images(DataLoader(self.DATA, batch_size=2, sampler=SubsetRandomSampler([4, 2, 0])))
+        assert torch.equal(found.images, PIXELS[[4, 2, 0]])
+
+    def test_images_of_another_sampler_are_numbered_as_it_draws_and_this_is_said(self):
+        sampler = WeightedRandomSampler([1.0] * 6, 12)
+        with pytest.warns(UserWarning, match=r"WeightedRandomSampler draws them.*loader\.dataset"):
+            assert len(open_images(DataLoader(self.DATA, sampler=sampler))) == 12
+
+
+def test_reading_a_dataset_with_random_transforms_leaves_the_random_numbers_alone():
+    class Noisy(Table):
+        def __getitem__(self, i):
+            torch.rand(3)
+            return super().__getitem__(i)
+
+    before = torch.get_rng_state()
+    open_images(Noisy())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_column_with_a_usual_name_holds_the_labels_whatever_else_has_names():
+    class Sites(Table):
+        def __init__(self):
+            super().__init__()
+            self.features = {"image": Picture(), "label": object(), "site": ClassLabel()}
+
+        def __getitem__(self, i):
+            return {**super().__getitem__(i), "site": 0}
+
+    assert open_images(Sites()).labels.tolist() == LABELS

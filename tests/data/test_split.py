@@ -191,3 +191,21 @@ def test_names_that_are_no_images_are_counted(pictures, tmp_path):
     with pytest.warns(UserWarning, match=f"2 of {len(names) + 2} lines of split.csv are passed over"):
         train, test = read_split(file, pictures)
     assert len(train) + len(test) == len(names)
+
+
+def test_a_table_without_a_line_of_columns_is_refused(tmp_path):
+    for name in ("ant", "bee"):
+        (tmp_path / "all" / name).mkdir(parents=True)
+        for number in range(3):
+            Image.new("RGB", (4, 4), (number, 0, 90)).save(tmp_path / "all" / name / f"{name}{number}.png")
+    data = open_images(f"folder:{tmp_path}/all", cache=tmp_path / "cache")
+    assert data.files is not None
+    sides = ["train", "train", "test"] * 2
+    for prefix in (True, False):
+        names = [name if prefix else name.split("/")[1] for name in data.files.names]
+        lines = [f"{name},{side}" for name, side in zip(names, sides, strict=True)]
+        (tmp_path / "split.csv").write_text("\n".join(lines))
+        with pytest.raises(
+            ValueError, match=r"the first line of .* must name the columns; got '.*ant0\.png'"
+        ):
+            read_split(tmp_path / "split.csv", data)

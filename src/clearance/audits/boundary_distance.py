@@ -245,11 +245,19 @@ def nearest_sample_ways(train: ImageSet, rivals: NearestRival) -> Tensor:
     ways = torch.zeros_like(rivals.images)
     for rival in rivals.rival.unique().tolist():
         rows = (rivals.rival == rival).nonzero().flatten()
-        others = train.batch((train.labels == rival).nonzero().flatten())[0].to(rivals.images)
-        for some in rows.split(POINTS) if len(others) else ():
-            points = rivals.images[some].flatten(1)
-            nearest = squared_distances(points, others.flatten(1)).argmin(dim=-1)
-            ways[some] = others[nearest] - rivals.images[some]
+        best = torch.full((len(rows),), torch.inf, device=rows.device, dtype=rivals.images.dtype)
+        own = (train.labels == rival).nonzero().flatten()
+        for part in own.split(8 * CHUNK) if len(own) else ():
+            others = train.batch(part)[0].to(rivals.images)
+            for places in torch.arange(len(rows), device=rows.device).split(POINTS):
+                some = rows[places]
+                points = rivals.images[some].flatten(1)
+                way = (
+                    others[squared_distances(points, others.flatten(1)).argmin(dim=-1)] - rivals.images[some]
+                )
+                apart = way.flatten(1).square().sum(dim=1)
+                nearer = apart < best[places]
+                best[places[nearer]], ways[some[nearer]] = apart[nearer], way[nearer]
     return ways
 
 

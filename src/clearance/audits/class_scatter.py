@@ -32,7 +32,9 @@ class ClassScatter(Audit):
     Raises:
         ValueError: If a set has no class with two images, which would all pass for points.
 
-    Misleads in the picture: two of many axes are shown, and classes that overlap there may be far apart.
+    Misleads in the picture: two of many axes are shown, and classes that overlap there may be far apart. And where a
+    class has few images for its many features: then all three are too small, of the same features with five images of
+    a class several times, so that such a test set looks tighter than a larger training set.
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images

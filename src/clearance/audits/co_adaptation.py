@@ -208,10 +208,13 @@ class Cloud:
         return replace(self, train=unit_length(self.train), test=unit_length(self.test))
 
     def errors(self, named: Tensor) -> Tensor:
-        """The test error of each of r rows of answers, (r, M); that of guessing where a point is not finite."""
-        wrong = (named != self.test_labels).double().mean(dim=1)
-        finite = bool(self.train.isfinite().all() and self.test.isfinite().all())
-        return wrong if finite else torch.full_like(wrong, 1 - 1 / self.classes)
+        """The test error of each of r rows of answers, (r, M): points that are not finite are wrong.
+
+        That of guessing where a training point is not.
+        """
+        finite = self.test.isfinite().all(dim=1)
+        wrong = ((named != self.test_labels) | ~finite).double().mean(dim=1)
+        return wrong if bool(self.train.isfinite().all()) else torch.full_like(wrong, 1 - 1 / self.classes)
 
 
 def features_of(subject: Subject) -> Cloud:

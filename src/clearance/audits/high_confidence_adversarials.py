@@ -8,6 +8,7 @@ from torch import Tensor
 
 from clearance._checks import check_count, check_fraction, check_positive
 from clearance.attacks.ascent import TargetedAscent
+from clearance.attacks.attack import logits_of
 from clearance.attacks.minimum_norm import MinimumNorm
 from clearance.audits._audit import Audit, Findings, Subject
 from clearance.audits._change_sheet import change_sheet
@@ -101,9 +102,10 @@ class HighConfidenceAdversarials(Audit):
         return Findings(numbers, (sheet,))
 
     def _temperature(self, subject: Subject) -> float:
-        """Of all held-out images; infinite where logits are not finite, 0 where ties leave none."""
+        """Of the held-out images with finite logits; infinite where there are none, 0 where ties leave none."""
         logits = subject.test_logits.double()
-        if not bool(logits.isfinite().all()):
+        logits = logits[logits.isfinite().all(dim=1)]
+        if not len(logits):
             return torch.inf
         try:
             return calibrated_temperature(logits.cpu(), self.confidence)
@@ -113,8 +115,9 @@ class HighConfidenceAdversarials(Audit):
     def _ascended(self, model: Classifier, some: ImageSet, temperature: float) -> tuple[Tensor, Tensor]:
         """What images became, and how far that is: infinite where the confidence was not reached.
 
-        A network whose logits are not finite is not attacked: its images count as wrong unchanged.
+        Images whose logits are not finite are not attacked: they count as wrong unchanged.
         """
+        finite = logits_of(model, some.images).isfinite().all(dim=1)
         if temperature == torch.inf:
             return some.images, torch.zeros(len(some), device=some.labels.device)
         if temperature == 0:
@@ -125,8 +128,11 @@ class HighConfidenceAdversarials(Audit):
             steps=self.steps,
             temperature=temperature,
         )
-        hit = ascent(model, some.images, some.labels, (some.labels + 1) % some.class_count)
-        return hit.images, torch.where(hit.success, hit.distance, torch.inf)
+        images, labels = some.images[finite], some.labels[finite]
+        hit = ascent(model, images, labels, (labels + 1) % some.class_count)
+        moved, distance = some.images.clone(), torch.zeros(len(some), device=some.labels.device)
+        moved[finite], distance[finite] = hit.images, torch.where(hit.success, hit.distance, torch.inf)
+        return moved, distance
 
     def _number(self, name: str, value: float, unit: str, n: int, better: Better = "neither") -> Measurement:
         context: dict[str, Scalar] = {} if name == "nearest_distance" else {"confidence": self.confidence}

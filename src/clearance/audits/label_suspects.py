@@ -1,5 +1,6 @@
 """Which labels look wrong, one by one and between two classes?"""
 
+import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -45,7 +46,8 @@ class LabelSuspects(Audit):
 
     T has the least cross-entropy. Patch features: responses of 256 whitened random patches of 6 x 6, both signs with a
     dead zone, averaged over 4 x 4 fields; images below 16 pixels are compared by their pixels. Train and test are
-    scored together, in blocks of at most 6,000 images.
+    scored together, in blocks of at most 6,000 images; copies of an image with the same label are one, so that none
+    confirms another.
 
     Sources: Northcutt, Jiang and Chuang, *Confident Learning* (2021), equations 1 and 2, by cleanlab; Coates, Lee
     and Ng, *An Analysis of Single-Layer Networks in Unsupervised Feature Learning* (2011), for features of patches;
@@ -328,6 +330,8 @@ def probabilities(
     True
     """
     images = _averaged(images)
+    one, copy_of = _without_copies(images, labels)
+    images, labels = images[torch.from_numpy(one)], labels[one]
     filters = patch_filters(images, seed)
     scores = np.zeros((len(labels), classes))
     judged = np.zeros(len(labels), dtype=bool)
@@ -339,7 +343,24 @@ def probabilities(
         if on_progress is not None:
             on_progress(done, len(blocks))
     temperature = fitted_temperature(torch.from_numpy(scores), torch.from_numpy(labels))
-    return np.asarray(softmax(scores / temperature, axis=1)), judged
+    return np.asarray(softmax(scores / temperature, axis=1))[copy_of], judged[copy_of]
+
+
+def _without_copies(images: Tensor, labels: Ints) -> tuple[Ints, Ints]:
+    """The first of each image with each label, and to which of these every image belongs.
+
+    A copy with the same wrong label would confirm it.
+    """
+    first: dict[tuple[bytes, int], int] = {}
+    rows: list[int] = []
+    belongs: list[int] = []
+    for row, (image, label) in enumerate(zip(images, labels.tolist(), strict=True)):
+        key = hashlib.sha256(image.contiguous().numpy().tobytes()).digest(), label
+        if key not in first:
+            first[key] = len(rows)
+            rows.append(row)
+        belongs.append(first[key])
+    return np.array(rows), np.array(belongs)
 
 
 def _blocks(labels: Ints, seed: int) -> list[Ints]:

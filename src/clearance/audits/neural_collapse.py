@@ -60,7 +60,8 @@ class NeuralCollapse(Audit):
 
     Misleads: two classes always have ``nc2_equiangle`` and ``nc2_simplex`` 0. An effective rank below C - 1
     is not a better collapse, it means that classes share directions. The number ``nc3`` of the model's own head
-    depends on weight decay; that of fresh heads on how far they are trained.
+    depends on weight decay; that of fresh heads on how far they are trained. Of a class with few images ``nc1`` is too
+    small, as in :class:`ClassScatter`.
 
     >>> from torch import nn
     >>> from clearance.data import gaussian_images

@@ -84,11 +84,15 @@ class WeightScale(Audit):
         with evaluating(subject.model):
             layers = weight_layers(subject.model, test.batch(torch.arange(min(2, len(test))))[0])
         logits, learnt = (all_logits(subject.model, some).double().cpu() for some in (test, train))
+        finite = logits.isfinite().all(dim=1)
+        logits, labels = (
+            (logits[finite], test.labels.cpu()[finite]) if finite.any() else (logits, test.labels.cpu())
+        )
         sizes = [(root_mean_square(one.weight), spectral_norm(one.weight, one.groups)) for one in layers]
         found = [
             *_weight_numbers(layers, sizes),
             _number("logit_scale", root_mean_square(logits - logits.mean(dim=1, keepdim=True)), len(logits)),
-            *_temperatures(logits, test.labels.cpu()),
+            *_temperatures(logits, labels),
             self._active(learnt, train.labels.cpu()),
             _number("normalised_layers", sum(one.normalised for one in layers), max(len(layers), 1), "count"),
         ]

@@ -25,7 +25,8 @@ GREY = (0.299, 0.587, 0.114)  # of red, green and blue, as in Pillow's mode "L" 
 CHUNK = 2**22  # bytes of pixels that are hashed at once: few, because freed memory of larger pieces is kept
 MORE_IMAGES = (
     "Add images of it. Do not renumber the labels of a trained network: its outputs keep their numbers. Its test "
-    "images may lack a class: give them to clearance.audit as (images, labels), a file or a folder, not as an ImageSet."
+    "images may lack a class: give them to clearance.audit as a file or a folder, or as (images, labels) if train has "
+    "no names of classes either."
 )
 _KEPT: "WeakKeyDictionary[ImageSet, dict[str, list[bytes]]]" = WeakKeyDictionary()
 

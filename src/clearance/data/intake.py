@@ -13,7 +13,14 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import IterableDataset
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+)
 
 from clearance._rng import cuda_in_use
 from clearance._text import as_text
@@ -100,10 +107,9 @@ def open_images(
             data[0] if normalised is None else unnormalised(data[0], *normalised), data[1], like
         )
     else:
-        _warn_of_random_transforms(data)
-        with torch.random.fork_rng(
-            devices=cuda_in_use()
-        ):  # a DataLoader draws from the caller's random numbers
+        # a DataLoader and random transforms draw from the caller's random numbers
+        with torch.random.fork_rng(devices=cuda_in_use()):
+            _warn_of_random_transforms(data)
             items, classes = _items(data)
             if normalised is not None:
                 items = ((unnormalised(image, *normalised), label) for image, label in items)
@@ -243,6 +249,7 @@ def _items(data: Any) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...]]:
         columns = _columns_of(data)
         return (_pair_of(data[i], columns, i) for i in range(len(data))), columns.classes
     if not whole and hasattr(data, "__iter__"):
+        data = _in_order(data) if isinstance(data, DataLoader) else data
         columns = _columns_of(getattr(data, "dataset", None))
         pairs = (_pair_of(batch, columns, i) for i, batch in enumerate(data))
         return chain.from_iterable(_unbatched(*pair) for pair in pairs), columns.classes
@@ -250,6 +257,44 @@ def _items(data: Any) -> tuple[Iterator[tuple[Any, Any]], tuple[str, ...]]:
         "`data` must be folder:PATH, npz:PATH, an ImageSet, a tuple (images, labels), a map-style Dataset or a "
         f"DataLoader; got {type(data).__name__}."
     )
+
+
+def _in_order(loader: "DataLoader[Any]") -> "DataLoader[Any]":
+    """A loader of the same images in the order of the dataset, all of them: findings name images by their place.
+
+    Warns:
+        UserWarning: If its sampler is none of torch's own that read each image once: it is then used as it is.
+    """
+    data, sampler = loader.dataset, loader.sampler
+    if isinstance(data, IterableDataset) or loader.batch_size is None:
+        return loader
+    if isinstance(sampler, SequentialSampler) and not loader.drop_last:
+        return loader
+    if isinstance(sampler, SubsetRandomSampler):
+        data = Subset(data, list(sampler.indices))
+    elif not isinstance(sampler, SequentialSampler) and not _is_a_shuffle(sampler):
+        warnings.warn(
+            f"images are read as the loader's {type(sampler).__name__} draws them: their numbers are places in this "
+            "order, and some may be missing or there twice. Give the dataset itself (loader.dataset), or a loader "
+            "without a sampler.",
+            UserWarning,
+            stacklevel=2,
+        )
+        return loader
+    return DataLoader(
+        data,
+        batch_size=loader.batch_size,
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+    )
+
+
+def _is_a_shuffle(sampler: Any) -> bool:
+    """Whether it draws every image once."""
+    whole = isinstance(sampler, RandomSampler) and not sampler.replacement
+    return whole and sampler.num_samples == len(sampler.data_source)
 
 
 @dataclass(frozen=True)
@@ -280,7 +325,10 @@ def _columns_of(data: Any) -> _Columns:
         images = [name for name, kind in features.items() if type(kind).__name__ == "Image"]
         labels = [name for name, kind in features.items() if getattr(kind, "names", None)]
         image = _chosen("images", _IMAGES, _usual_first(_IMAGES, images), list(features))
-        label = _chosen("labels", _LABELS, _usual_first(_LABELS, labels), list(features))
+        usual = [name for name in _LABELS if name in features]
+        label = _chosen(
+            "labels", _LABELS, [name for name in usual if name in labels] + usual + labels, list(features)
+        )
         return _Columns(image, label, _words(getattr(features[label], "names", None)), tuple(features))
     own = _words(getattr(data, "classes", None))
     within = getattr(data, "dataset", None)

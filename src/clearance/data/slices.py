@@ -153,14 +153,14 @@ def rows_by_name(
         )
     own = map(str, data.numbers or ()) if data.files is None else data.files.names
     known = {name: place for place, name in enumerate(own)}
-    if header is not None and header in known:
-        raise ValueError(
-            f"the first line of {file} must name the columns; got {header!r}, the name of an image. Add such a line."
-        )
     short: dict[str, int | None] = {}
     for name, place in known.items():
         last = PurePosixPath(name).name
         short[last] = None if last in short else place
+    if header is not None and (header in known or header in short):
+        raise ValueError(
+            f"the first line of {file} must name the columns; got {header!r}, the name of an image. Add such a line."
+        )
     if data.files is None:
         names = [str(int(name)) if name.strip().isdecimal() else name for name in names]
     found = [_place(name.strip().replace("\\", "/"), known, short) for name in names]

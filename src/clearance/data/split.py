@@ -87,7 +87,7 @@ def _of_table(file: Path, data: ImageSet) -> tuple[Sequence[int], Sequence[int]]
     header, lines = read_table(file)
     names = [name.strip().lower() for name in header]
     column = next((names.index(name) for name in COLUMNS if name in names), len(names) - 1)
-    places = rows_by_name(file, [line[0] for line in lines], data)
+    places = rows_by_name(file, [line[0] for line in lines], data, header[0])
     _say_what_is_lacking(file, places)
     sides: dict[str, list[int]] = {}
     for line, place in zip(lines, places, strict=True):

@@ -122,7 +122,8 @@ class TrainsClassifier:
 
     def _log(self, split: str, numbers: Mapping[str, Tensor], samples: int) -> None:
         named = {f"{split}_{name}": value.detach() for name, value in numbers.items()}
-        self.log_dict(named, batch_size=samples)  # type: ignore[attr-defined]
+        together = not split.startswith("train")  # of several processes: a monitored number is of all images
+        self.log_dict(named, batch_size=samples, sync_dist=together)  # type: ignore[attr-defined]
 
 
 class AuditCallback(Callback):

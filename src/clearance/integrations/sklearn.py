@@ -144,8 +144,9 @@ class ClearanceClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         rows = self._pixels(validate_data(self, X, dtype=np.float64, reset=False))
         # in float64, so that a row's logits do not depend on the other rows
+        model = copy.deepcopy(self.model_).double().eval()
         with torch.no_grad():
-            return np.asarray(copy.deepcopy(self.model_).double().eval()(rows))
+            return np.concatenate([np.asarray(model(part)) for part in rows.split(256)])
 
     def _pixels(self, X: NDArray[Any]) -> torch.Tensor:
         shape = (1, 1, X.shape[1]) if self.shape is None else tuple(self.shape)
