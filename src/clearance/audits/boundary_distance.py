@@ -462,8 +462,8 @@ class BoundaryDistance(Audit):
     Args:
         norms: ``"inf"``, ``"2"``, ``"1"``.
         layers: ``"input"``, names of submodules as in ``named_modules()``, ``"features"``, ``"logits"``.
-        images: At most, for first-order distances; a class-balanced choice by the seed where there are more.
-        searched: At most, of these, for minimum distances, and for what lies along the gradient.
+        images: For first-order distances: at most, but one of every class at least; a class-balanced choice by the seed.
+        searched: The same of these, for minimum distances, and for what lies along the gradient.
         steps: Of the search.
         rivals: Rival classes that are evaluated to first order, those with the highest logits; None is all. Two cost a
             third, and miss the nearest: a small network on MNIST had it among them for 85 % of images, among three

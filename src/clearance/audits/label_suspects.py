@@ -66,7 +66,7 @@ class LabelSuspects(Audit):
     the list, the surest first; ``pairs``, shares of classes that look like another; ``pictures`` of the first suspects.
 
     Args:
-        images: At most, of each set; a class-balanced choice by the seed where there are more.
+        images: Of each set: at most, but one of every class at least; a class-balanced choice by the seed.
 
     Raises:
         ImportError: If cleanlab is not installed.

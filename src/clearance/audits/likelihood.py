@@ -266,10 +266,11 @@ class Likelihood(Audit):
     Args:
         epsilons: Radii in norm inf, ascending, in pixel units; those of the paper by default.
         steps: Of I-FGSM.
-        images: At most, for detection, and the same number for thresholds; a class-balanced choice by the seed.
+        images: For detection, and as many for thresholds: at most, but one of every class at least; a class-balanced
+            choice by the seed.
         other: Images of another dataset, of the same shape; a recipe gives its name.
         adaptive: Scores that are attacked.
-        adaptive_images: At most, of those; as many as a network sees at once, by default.
+        adaptive_images: The same, of those; as many as a network sees at once, by default.
         adaptive_steps: For each beta.
         betas: Weights of the score relative to the margin; four decades by default.
         targets: Number of wrong classes the attack also targets in turn, each at the cost of one more attack; worth

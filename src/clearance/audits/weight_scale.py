@@ -46,7 +46,7 @@ class WeightScale(Audit):
 
     Args:
         threshold: In (0, 1), of the loss's slope in the logit of the true class, 1 - p.
-        images: At most, of each set; a class-balanced choice by the seed where there are more.
+        images: Of each set: at most, but one of every class at least; a class-balanced choice by the seed.
 
     Raises:
         ValueError: If a setting is out of range.
