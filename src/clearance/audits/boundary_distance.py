@@ -462,7 +462,7 @@ class BoundaryDistance(Audit):
     Args:
         norms: ``"inf"``, ``"2"``, ``"1"``.
         layers: ``"input"``, names of submodules as in ``named_modules()``, ``"features"``, ``"logits"``.
-        images: For first-order distances: at most, but one of every class at least; a class-balanced choice by the seed.
+        images: For first-order distances: at most, but one of every class at least; class-balanced, by the seed.
         searched: The same of these, for minimum distances, and for what lies along the gradient.
         steps: Of the search.
         rivals: Rival classes that are evaluated to first order, those with the highest logits; None is all. Two cost a
