@@ -130,7 +130,7 @@ class HighConfidenceAdversarials(Audit):
         )
         images, labels = some.images[finite], some.labels[finite]
         hit = ascent(model, images, labels, (labels + 1) % some.class_count)
-        moved, distance = some.images.clone(), torch.zeros(len(some), device=some.labels.device)
+        moved, distance = some.images.clone(), hit.distance.new_zeros(len(some))
         moved[finite], distance[finite] = hit.images, torch.where(hit.success, hit.distance, torch.inf)
         return moved, distance
 
