@@ -104,6 +104,16 @@ class TestSearch:
             start = paper_recipe("wan_2018", "cifar100").methods[name]
             assert method == with_settings(start, {"lr": float(best["lr"]), **settings}), name
 
+    def test_what_studies_of_cifar10_use_is_the_best_of_the_committed_trials(self):
+        with (ROOT / "wan_2018/results/search/cifar10-all.csv").open(encoding="utf-8") as file:
+            trials = list(csv.DictReader(file))
+        for name, method in protocol.base_recipe("cifar10").methods.items():
+            own = [trial for trial in trials if trial["method"] == name]
+            rates = sorted(float(trial["lr"]) for trial in own)
+            best = float(min(own, key=lambda trial: float(trial["own_error"]))["lr"])
+            assert method.lr == best, name
+            assert rates[0] < best < rates[-1], name
+
     def test_the_rates_that_were_chosen_name_methods_that_are_there(self):
         for dataset in protocol.PROTOCOLS:
             for condition, recipe in search_rates.searched_recipes(dataset).items():
