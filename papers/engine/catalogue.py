@@ -151,8 +151,8 @@ def _read_recipe(name: str, file: str, root: str | None, seeds: int | None) -> R
 def with_rates(recipe: Recipe, name: str, condition: str) -> Recipe:
     """The recipe with the learning rates that a paper's search chose for a condition; its own where none was.
 
-    >>> recipe = paper_recipe("wan_2018", "cifar10")
-    >>> with_rates(recipe, "wan_2018", "all") == recipe
+    >>> recipe = paper_recipe("elsayed_2018", "cifar10")
+    >>> with_rates(recipe, "elsayed_2018", "clean") == recipe
     True
     """
     chosen = learning_rates(name, recipe.dataset, condition)

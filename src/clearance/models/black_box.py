@@ -50,7 +50,7 @@ def black_box(
         UserWarning: If outputs may be probabilities of a sigmoid, which are taken for logits: return their ``logit()``.
             Or if the same images get other logits when asked again.
 
-    >>> model = black_box(lambda images: images.flatten(1)[:, :3].tolist(), example=torch.rand(4, 1, 4, 4))
+    >>> model = black_box(lambda images: (-images.flatten(1)[:, :3]).tolist(), example=torch.rand(4, 1, 4, 4))
     black box: 3 classes; it gives no features and no gradients
     >>> model(torch.rand(2, 1, 4, 4)).shape
     torch.Size([2, 3])
