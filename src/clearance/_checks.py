@@ -35,7 +35,7 @@ def check_count(name: str, value: int, *, minimum: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value < 2**63:
         foreign = (
             f"{value!r}. Write int({name})."
-            if type(value) not in (int, bool) and isinstance(value, numbers.Integral)
+            if isinstance(value, numbers.Integral) and not isinstance(value, int)
             else f"{_shown(value)}."
         )
         raise ValueError(f"`{name}` must be a whole number of at least {minimum}; got {foreign}")

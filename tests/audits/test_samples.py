@@ -8,8 +8,17 @@ import torch
 from torch import nn
 
 from audits import draws
-from clearance.audits import CoAdaptation, MinimalPerturbation, Subject
+from clearance.audits import (
+    BoundaryDistance,
+    CoAdaptation,
+    HighConfidenceAdversarials,
+    Likelihood,
+    MinimalPerturbation,
+    Robustness,
+    Subject,
+)
 from clearance.data import ImageSet, gaussian_images
+from clearance.data import stored as stored_sets
 from clearance.data.stored import StoredImageSet, write_pixels
 from clearance.experiments.audit_plan import fewer_images
 from clearance.models import Classifier
@@ -168,3 +177,23 @@ def test_of_more_classes_than_images_one_of_each_is_used_and_said():
     data = gaussian_images(class_count=5, per_class=20)
     said = fewer_images([MinimalPerturbation(images=2)], data)["fewer_images"]["audits"]
     assert said["minimal_perturbation"] == len(fixed_images(data, 2, seed=0)) == 5
+
+
+@pytest.mark.parametrize(
+    "audit",
+    [
+        MinimalPerturbation(images=8, steps=3),
+        HighConfidenceAdversarials(images=8, steps=2, search=2),
+        Robustness(images=8),
+        BoundaryDistance(images=8, searched=4, steps=2, norms=("2",), layers=("input",)),
+        Likelihood(images=20, adaptive=()),
+    ],
+    ids=lambda audit: audit.name,
+)
+@pytest.mark.filterwarnings("ignore")
+def test_attacks_read_their_images_into_memory_however_large(stored, audit, monkeypatch):
+    monkeypatch.setattr(stored_sets, "IN_MEMORY", 0)
+    with pytest.raises(ValueError, match="stay on disk"):
+        _ = stored.images
+    model = Classifier(nn.Flatten(), nn.Linear(192, 2)).eval()
+    assert audit(model, stored, stored).measurements

@@ -18,8 +18,7 @@ def fixed_images(data: ImageSet, limit: int, seed: int, among: Tensor | None = N
 
     Which, follows from the seed and their pixels: the same set in another order gives the same images. A class with
     fewer than its share gives all that it has; the others do not make up for it. `among` is a mask of the rows that
-    may be drawn; two masks that differ in a few images give sets that differ in a few images. A choice of images on
-    disk is read into memory.
+    may be drawn; two masks that differ in a few images give sets that differ in a few images.
 
     >>> from clearance.data import gaussian_images
     >>> chosen = fixed_images(gaussian_images(class_count=3, per_class=20), limit=10, seed=0)
@@ -27,8 +26,8 @@ def fixed_images(data: ImageSet, limit: int, seed: int, among: Tensor | None = N
     tensor([3, 3, 3])
     """
     if among is None and len(data) <= limit:
-        return data.in_memory()
-    return data.subset(fixed_rows(data, limit, seed, among)).in_memory()
+        return data
+    return data.subset(fixed_rows(data, limit, seed, among))
 
 
 def fixed_rows(data: ImageSet, limit: int, seed: int, among: Tensor | None = None) -> Tensor:

@@ -241,7 +241,7 @@ def centroid_ways(train: ImageSet, rivals: NearestRival) -> Tensor:
 
 
 def nearest_sample_ways(train: ImageSet, rivals: NearestRival) -> Tensor:
-    """From each image to the nearest training image of its rival's class, (B, C, H, W); NaN where it has none."""
+    """From each image to the nearest training image of its rival's class, (B, C, H, W); 0 where it has none."""
     ways = torch.zeros_like(rivals.images)
     for rival in rivals.rival.unique().tolist():
         rows = (rivals.rival == rival).nonzero().flatten()
@@ -506,7 +506,7 @@ class BoundaryDistance(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Every norm, first to first order at every layer, then by search."""
-        data = fixed_images(subject.test, self.images, subject.seed)
+        data = fixed_images(subject.test, self.images, subject.seed).in_memory()
         rows = fixed_rows(data, self.searched, subject.seed)
         some = data.subset(rows)
         found: list[Measurement] = []

@@ -220,9 +220,8 @@ class CommonCorruptions(Audit):
         return share_of(self.name, "error", int(wrong.sum()), len(wrong), "lower", context)
 
     def _mean(self, shares: Tensor) -> Measurement:
-        more = (
-            Z_95**2 / 2
-        )  # images, wrong under every change, and as many that are right: after Agresti and Coull
+        # after Agresti and Coull: so many images more that are wrong under every change, and as many that are right
+        more = Z_95**2 / 2
         count = len(shares) + 2 * more
         centre = (float(shares.sum()) + more) / count
         half = Z_95 * math.sqrt(((float(shares.square().sum()) + more) / count - centre**2) / count)

@@ -86,7 +86,7 @@ class HighConfidenceAdversarials(Audit):
                 f"`confidence` must be above 1/{subject.classes}, what guessing among {subject.classes} classes "
                 f"reaches; got {self.confidence}."
             )
-        some = fixed_images(subject.test, self.images, subject.seed)
+        some = fixed_images(subject.test, self.images, subject.seed).in_memory()
         with evaluating(subject.model):
             temperature = self._temperature(subject)
             moved, distance = self._ascended(subject.model, some, temperature)
@@ -117,7 +117,6 @@ class HighConfidenceAdversarials(Audit):
 
         Images whose logits are not finite are not attacked: they count as wrong unchanged.
         """
-        finite = logits_of(model, some.images).isfinite().all(dim=1)
         if temperature == torch.inf:
             return some.images, torch.zeros(len(some), device=some.labels.device)
         if temperature == 0:
@@ -128,6 +127,7 @@ class HighConfidenceAdversarials(Audit):
             steps=self.steps,
             temperature=temperature,
         )
+        finite = logits_of(model, some.images).isfinite().all(dim=1)
         images, labels = some.images[finite], some.labels[finite]
         hit = ascent(model, images, labels, (labels + 1) % some.class_count)
         moved, distance = some.images.clone(), hit.distance.new_zeros(len(some))

@@ -350,7 +350,7 @@ class Likelihood(Audit):
         half = first_half(subject.test.labels, subject.seed)
         check_enough(int(half.sum()))
         held_out, rest = (subject.test.subset(mask.nonzero().flatten()) for mask in (half, ~half))
-        held_out = fixed_images(held_out, self.images, subject.seed)
+        held_out = fixed_images(held_out, self.images, subject.seed).in_memory()
         if len(held_out) < LEAST:
             raise ValueError(
                 f"`images` must leave at least {LEAST} for a threshold that keeps 95 %; got {len(held_out)}, as "
@@ -358,7 +358,7 @@ class Likelihood(Audit):
             )
         return NormalImages(
             Scorer.fitted(subject, self.reference, self.neighbours, self.centres),
-            fixed_images(rest, self.images, subject.seed),
+            fixed_images(rest, self.images, subject.seed).in_memory(),
             held_out,
         )
 
@@ -379,9 +379,9 @@ class Likelihood(Audit):
         """Sets that the classifier never learned from, by what they are called."""
         if self.other is not None:
             other = other_images(self.other, subject.test).to(subject.test.labels.device)
-            yield other.name, fixed_images(other, self.images, subject.seed)
+            yield other.name, fixed_images(other, self.images, subject.seed).in_memory()
         if subject.new_classes is not None:
-            yield LEFT_OUT, fixed_images(subject.new_classes.test, self.images, subject.seed)
+            yield LEFT_OUT, fixed_images(subject.new_classes.test, self.images, subject.seed).in_memory()
 
     def _evaded(self, normal: NormalImages, score: str, seed: int) -> Iterator[Measurement]:
         """Evasion of one score at every radius, on right images alone."""

@@ -91,7 +91,7 @@ class MinimalPerturbation(Audit):
     def examine(self, subject: Subject) -> Findings:
         """Find the nearest wrong images, then try noise and a blind search at the median."""
         with evaluating(subject.model):
-            data = fixed_images(subject.test, self.images, subject.seed)
+            data = fixed_images(subject.test, self.images, subject.seed).in_memory()
             target = Target(subject.model, data.images, data.labels, seed=subject.seed)
             right = int(target.right.sum())
             if not right:

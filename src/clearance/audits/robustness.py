@@ -508,7 +508,8 @@ class Robustness(Audit):
 
     def examine(self, subject: Subject) -> Findings:
         """Every norm, radius by radius."""
-        data = fixed_images(subject.test, self.images, seed=0)  # the same in every run: only networks differ
+        # the same in every run: only networks differ
+        data = fixed_images(subject.test, self.images, seed=0).in_memory()
         with evaluating(subject.model), warnings.catch_warnings():
             warnings.simplefilter("ignore", NoGradientWarning)  # the alarm says it
             model: Model = subject.model

@@ -177,9 +177,8 @@ def unnormalised(images: Any, mean: Tensor, std: Tensor) -> Any:
     if bool((255 * found - levels).abs().max() < _ROUNDING):
         return levels / 255
     inside = found.clamp(0, 1)  # what normalising and undoing it have rounded
-    if bool(
-        (found - inside).abs().max() >= _OUTSIDE
-    ):  # not where a pixel is not a number, which is said later
+    # not where a pixel is not a number, which is said later
+    if bool((found - inside).abs().max() >= _OUTSIDE):
         undone = f"mean {_shown(mean)} and std {_shown(std)}"
         raise ValueError(
             f"`normalised=True` undoes {undone}, those of the model; then images must lie in [0, 1], and they lie in "
@@ -311,8 +310,8 @@ def _columns_of(data: Any) -> _Columns:
     """The columns of a dataset with `features`, as Hugging Face's have, and the names of its classes.
 
     A column whose feature is called Image holds images; one whose feature has `names` holds labels, and these are
-    the classes. If there are several, the usual names (`_IMAGES`, `_LABELS`) come first. Other datasets may have
-    `classes`, and a part of a dataset (Subset) has those of the whole.
+    the classes. The usual names (`_IMAGES`, `_LABELS`) come first, those of labels whatever their feature is. Other
+    datasets may have `classes`, and a part of a dataset (Subset) has those of the whole.
 
     Raises:
         ValueError: If there are features, but none for images or none for labels.
