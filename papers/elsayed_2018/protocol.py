@@ -91,7 +91,7 @@ PROTOCOLS = {
     "cifar10": Protocol(
         noise=(0.4,), noise_fraction=None, rivals_without_noise=True, adversarial_epochs=None,
         validation=0.1,
-        samples=(500, 2500, 10000), steps=4000, small_batch=64, draws=10,
+        samples=(500, 2500), steps=1000, small_batch=64, draws=5,
         epsilons=(0.01, 0.03, 0.06, 0.1), verdict=(0.03, 0.1), adversarial_verdict=(0.03, 0.1),
         searched_noise=(0.4,), searched_samples=(2500,), search_seeds=1, search_draws=1,
         finalist_seeds=None, finalist_draws=None, search_factors=FACTORS, widenings=2,

@@ -8,7 +8,7 @@ They are written down in a ``claims.toml`` of this form::
     digits = "8x8 digits in place of photographs"
 
     [seeds]                      seeds (or draws) of a study with claims, fixed before it is run; no more are judged
-    noise = 5                    the paper's recipe is called "recipe"
+    noise = 5                    the paper's recipe is called "recipe"; "noise on mnist" is for one dataset alone
 
     [[claim]]
     id = "A3"                    a name of our own, one for each claim
@@ -197,7 +197,8 @@ class PaperClaims:
         rivals: What it is compared with.
         claims: Every claim, in the order of the sheet.
         scaled: What differs from the paper's experiment, by dataset, or ``"STUDY on DATASET"`` for one study.
-        seeds: How many seeds each study has, fixed before it is run; ``"recipe"`` is the paper's recipe.
+        seeds: How many seeds each study has, fixed before it is run; ``"recipe"`` is the paper's recipe, and
+            ``"STUDY on DATASET"`` is for one dataset.
     """
 
     paper: str
@@ -223,6 +224,11 @@ class PaperClaims:
     def scaled_in(self, study: str, dataset: str) -> str:
         """What differs from the experiment of the paper in a study, or in the recipe (``""``); empty if nothing."""
         return self.scaled.get(f"{study} on {dataset}", self.scaled.get(dataset, ""))
+
+    def seeds_of(self, study: str, dataset: str) -> int | None:
+        """How many seeds of a study, or of the recipe (``""``), are judged; None is all."""
+        name = study or "recipe"
+        return self.seeds.get(f"{name} on {dataset}", self.seeds.get(name))
 
 
 def _check_selector(key: str, wanted: Any) -> None:
@@ -253,7 +259,8 @@ def parse_claims(text: str, source: str = "claims.toml") -> PaperClaims:
     made = [_claim(row, f"{source}, claim {row.get('id', place)}") for place, row in enumerate(claims)]
     found: PaperClaims = _filled(PaperClaims, {**tree, "claim": made}, source)
     for study in found.seeds:
-        check_choice(f"{source}: a study of [seeds]", study, {claim.study or "recipe" for claim in made})
+        name = study.split(" on ")[0]
+        check_choice(f"{source}: a study of [seeds]", name, {claim.study or "recipe" for claim in made})
     return found
 
 

@@ -440,7 +440,7 @@ def not_run(claims: PaperClaims, reason: str) -> tuple[Judgement, ...]:
 
 def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf) -> Judgement:
     dataset = shelf.dataset
-    seeds = claims.seeds.get(claim.study or "recipe")
+    seeds = claims.seeds_of(claim.study, dataset)
 
     def read(readings: Sequence[ClaimReading]) -> tuple[JudgedReading, ...]:
         numbers = sum(reading.role == "verdict" for reading in readings)

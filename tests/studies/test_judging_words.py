@@ -81,3 +81,5 @@ def test_no_more_seeds_are_judged_than_were_fixed():
     assert {one.comparison.seeds for one in found.readings[0].compared} == {5}
     fewer = judged(dataclasses.replace(claims, seeds={"recipe": 10}), more)
     assert (fewer.verdict, fewer.reason) == ("cannot tell", "9 seeds; a verdict needs 10")
+    here = {"recipe": 10, f"recipe on {more[0].dataset}": 5, "recipe on elsewhere": 7}
+    assert judged(dataclasses.replace(claims, seeds=here), more) == found
