@@ -16,6 +16,7 @@ from clearance.data.folder import open_folder
 from cli.terminal import run
 
 CODE = """
+import torch
 from torch import nn
 
 class Net(nn.Module):
@@ -31,6 +32,11 @@ class Blank(Net):  # always names one class
     def __init__(self):
         super().__init__()
         nn.init.zeros_(self.fc.weight)
+
+def wrapped():
+    import clearance as cl
+    how = cl.data.Preprocessing((0.3, 0.4, 0.5), (0.2, 0.2, 0.2), 12, 12)
+    return cl.wrap(Net(), example=torch.rand(2, 3, 12, 12), preprocessing=how, verbose=False)
 
 class Tagged(Net):
     pretrained_cfg = {"mean": (0.3, 0.4, 0.5), "std": (0.2, 0.2, 0.2), "input_size": (3, 12, 12), "crop_pct": 1.0}
@@ -151,6 +157,15 @@ def test_the_models_own_preprocessing_is_taken(work, tmp_path):
     assert audit(work, expected, *OPTIONS)[0] == 0
     rows = [json.loads((path / "report.json").read_text())["measurements"] for path in (tmp_path, expected)]
     assert [row["value"] for row in rows[0]] == [row["value"] for row in rows[1]]
+
+
+def test_a_classifier_keeps_the_preprocessing_that_it_was_wrapped_with(work, tmp_path):
+    """As in clearance.audit; its normalisation is a part of it and is not done twice."""
+    words = ("--train", "folder:train", "--test", "folder:val", "--cache", "cache", "--audits", "accuracy")
+    status, shown, said = run("audit", "bobs_net:wrapped", *words, "--out", str(tmp_path))
+    assert status == 0, said
+    assert "preprocessing: images 12 -> 12 px (bilinear)\n" in shown
+    assert json.loads((tmp_path / "report.json").read_text())["recipe"]["preprocessing"]["size"] == 12
 
 
 def test_a_class_without_test_images_is_left_out_and_said(work, tmp_path):

@@ -29,5 +29,13 @@ def test_a_comparisons_page_shows_no_folder_outside_and_no_user(monkeypatch):
     assert shown == "clearance compare --dataset=folder:pets --recipe images/mine.yaml --out cmp"
 
 
+def test_the_command_for_what_is_left_has_no_images_that_it_would_refuse():
+    options = AuditCommand("net.py:Net", train="a", unknown="photographs", slices="s.csv")
+    assert "--unknown" not in command(options, ["minimal_perturbation"], exact=True)
+    assert "--slices" not in command(options, ["out_of_distribution"], exact=True)
+    assert "--unknown photographs" in command(options, ["out_of_distribution"], exact=True)
+    assert "--slices s.csv" in command(options, exact=True)
+
+
 def test_the_demonstration_has_no_audits_of_its_own():
     assert command(AuditCommand("demo"), ["calibration"], exact=True) == "clearance audit demo"

@@ -34,6 +34,15 @@ def test_names_are_found_with_the_folder_without_it_and_at_the_end_of_a_path(dat
     assert found.columns == {"site": ("C", "B", None, "A")}
 
 
+def test_a_line_about_a_file_of_that_name_in_another_folder_is_about_another_image(data, tmp_path):
+    """Sets are divided, and most tools number the pictures of each class."""
+    path = written(tmp_path, "file,site", "ape/1.png,A", "ape/3.png,B", "cow/2.png,C")
+    with pytest.warns(UserWarning, match="no line for 3 of 4 images"):
+        assert read_slices(path, data).columns == {"site": ("A", None, None, None)}
+    with pytest.raises(ValueError, match=r"must have the names of the images, such as 'ape/1\.png'"):
+        read_slices(written(tmp_path, "file,site", "ape/3.png,B", "cow/2.png,C"), data)
+
+
 def test_empty_cells_have_no_value_and_names_are_in_order_of_value(data, tmp_path):
     lines = ("ape/1.png,,", "2.png,,x", "bee/1.png,,", "3.png,B,y")
     slices = read_slices(written(tmp_path, "file,site,camera", *lines), data)

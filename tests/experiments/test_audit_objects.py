@@ -143,6 +143,15 @@ def test_pictures_of_another_size_than_the_example_are_refused_until_one_says_ho
         assert error_of(card) == pytest.approx(1 - float(right))
 
 
+def test_other_images_of_another_size_than_the_example_are_warned_of():
+    """They are never resized, and a network that pools takes images of every size."""
+    train, test = gaussian_images(per_class=8, seed=0), gaussian_images(per_class=8, seed=1)
+    how = cl.data.Preprocessing(size=16, short_side=16)
+    model = cl.wrap(pooled(1), example=torch.rand(2, 1, 16, 16), preprocessing=how, verbose=False)
+    with pytest.warns(UserWarning, match="images are 8x8, and the example of the model was 16x16"):
+        cl.audit(model, train=train, test=test, audits=["accuracy"], verbose=False)
+
+
 def test_grey_images_become_colour_for_a_network_of_three_channels():
     train, test = gaussian_images(per_class=8, seed=0), gaussian_images(per_class=8, seed=1)
     net = pooled(3)

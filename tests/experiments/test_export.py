@@ -8,6 +8,7 @@ import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -16,6 +17,7 @@ import clearance as cl
 from clearance.audits import Accuracy, Audit, Calibration, OutOfDistribution, Subject
 from clearance.audits.out_of_distribution import neighbour_score
 from clearance.cli.__main__ import main
+from clearance.data import gaussian_images
 from clearance.experiments.audit import AuditRequest, Target, run_audit
 from clearance.experiments.build import RunData
 from clearance.experiments.class_order import InOrder, in_order_of
@@ -261,6 +263,33 @@ def test_the_command_writes_it(tmp_path, monkeypatch):
     words = ["net.py:build", "--train", "digits", "--audits", "accuracy,calibration", "--export", "deploy"]
     main(["audit", *words, "--quiet"])
     assert {file.name for file in Path("deploy").iterdir()} == {"deploy.json", "features.pt", "reader.py"}
+
+
+def test_one_deviation_for_all_channels_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(
+        "import torch\nfrom torch import nn\ndef build():\n    torch.manual_seed(0)\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(192, 3))\n"
+    )
+    data = gaussian_images(shape=(3, 8, 8), per_class=20)
+    np.savez("a.npz", images=data.images[::2].numpy(), labels=data.labels[::2].numpy())
+    np.savez("b.npz", images=data.images[1::2].numpy(), labels=data.labels[1::2].numpy())
+    words = [
+        "net.py:build",
+        "--train",
+        "npz:a.npz",
+        "--test",
+        "npz:b.npz",
+        "--audits",
+        "accuracy,calibration",
+    ]
+    main(["audit", *words, "--mean", "0.4,0.5,0.6", "--std", "0.5", "--export", "deploy", "--quiet"])
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+    mean = torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)
+    classes = module((data.images[:4] - mean) / 0.5).argmax(1)
+    found = reader(Path("deploy"))(module, "deploy")(data.images[:4])
+    assert [name for name, *_ in found] == [str(int(k)) for k in classes]
 
 
 class AsksForever(nn.Module):

@@ -276,3 +276,13 @@ def test_logits_by_name_may_be_lists_and_arrays(sets, form):
 
         box = black_box(call, example=test.images[:4], verbose=False)
         torch.testing.assert_close(box(test.images[:4]), module(test.images[:4]))
+
+
+def test_logits_by_name_are_those_where_features_stand_beside_them(sets):
+    module, images = linear().eval(), sets[1].images[:4]
+
+    def call(given):
+        return {"logits": module(given).detach().numpy(), "features": given.flatten(1)}
+
+    box = black_box(call, example=images, verbose=False)
+    torch.testing.assert_close(box(images), module(images))

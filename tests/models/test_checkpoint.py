@@ -20,6 +20,7 @@ WRAPPERS = [
     "",
     "module.",
     "model.",
+    "net.",
     "_orig_mod.",
     "module._orig_mod.",
     "model._orig_mod.",
@@ -209,6 +210,47 @@ def test_a_mask_of_infinities_that_the_module_has_too_is_no_damage(tmp_path):
 def test_a_bias_that_the_module_lacks_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"holds '3.bias', of layers that the module has without them"):
         load_weights(net(bias=False), saved(tmp_path, named(trained())))
+
+
+class Rows(nn.Module):
+    """Blocks in a row, as in ResNet or ViT."""
+
+    def __init__(self, depth):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(3, 3) for _ in range(depth))
+
+
+def test_the_checkpoint_of_a_deeper_network_is_refused(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"more layers than the module, such as 'blocks\.2\.weight'.*a deeper one"
+    ):
+        load_weights(Rows(2), saved(tmp_path, named(Rows(3))))
+    beside = {**named(Rows(2)), "aux.0.weight": torch.ones(2)}
+    assert load_weights(Rows(2), saved(tmp_path, beside)).unexpected == ("aux.0.weight",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (lambda w: (100 * w).to(torch.int8), "torch.int8"),
+        (lambda w: w.to(torch.complex64), "torch.complex64"),
+        (lambda w: w.to(torch.float8_e4m3fn), "torch.float8_e4m3fn"),
+        (lambda w: w.to_sparse(), "torch.float32, torch.sparse_coo"),
+    ],
+)
+def test_weights_in_another_kind_of_number_are_refused(tmp_path, kind, said):
+    content = {**named(trained()), "3.weight": kind(trained()[3].weight.detach())}
+    with pytest.raises(ValueError, match=f"must hold floating-point weights; '3.weight' is {said}"):
+        load_weights(net(), saved(tmp_path, content))
+
+
+def test_a_decay_beside_averaged_weights_does_not_hide_them(tmp_path):
+    module = net()
+    content = {"model_ema": {**named(trained()), "decay": 0.9}, "model": named(net())}
+    assert load_weights(module, saved(tmp_path, content)).others == ("model",)
+    assert same(module, trained())
+    deeper = {"ema": {"shadow": named(trained()), "decay": 0.9}, "model": named(net())}
+    assert load_weights(module, saved(tmp_path, deeper)).others == ("ema",)
 
 
 def test_a_chosen_entry_may_have_any_name(tmp_path):

@@ -82,6 +82,12 @@ def test_an_absolute_path_and_an_installed_package(home, monkeypatch):
     assert torch.nn.Identity is nn.Identity
 
 
+def test_what_a_function_of_a_file_imports_when_it_is_called_is_beside_the_file(home):
+    (home / "scripts" / "lazy.py").write_text("def build():\n    import later\n    return later.Net()\n")
+    (home / "scripts" / "later.py").write_text("from torch.nn import Identity as Net\n")
+    assert isinstance(build_module("scripts/lazy.py:build"), nn.Identity)
+
+
 WRONG = {
     "no name": ("mypkg.net", "must be given as MODULE:NAME .*; got 'mypkg.net'"),
     "empty name": ("mypkg.net:", "must be given as MODULE:NAME"),

@@ -200,6 +200,15 @@ def test_torchvision(torchvision, tmp_path, classes):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_a_network_that_torchvision_trains_on_transformed_input_gets_it(torchvision, tmp_path):
+    """Its weights do not say so: torchvision sets it where it loads them itself."""
+    file = tmp_path / "googlenet.pth"
+    module = torchvision.models.googlenet(num_classes=3, init_weights=False)
+    torch.save(module.state_dict(), file)
+    found = cl.load_pretrained("torchvision:googlenet", file, verbose=False)
+    assert any(getattr(part, "transform_input", False) for part in found.modules())
+
+
 def test_a_file_of_torchvision_has_its_own_preprocessing(torchvision, tmp_path):
     """V1 of these weights was made for pictures resized to 256, V2, the default, to 232."""
     versions = torchvision.models.MobileNet_V3_Large_Weights

@@ -841,3 +841,25 @@ def test_a_module_that_switches_autocast_on_is_one_error():
     ):
         wrap(module, example=example)
     assert black_box(module, example=example)(example).shape == (2, 3)
+
+
+def test_of_a_module_that_compiles_itself_the_cut_does_not_run_the_whole(images):
+    module = cnn()
+    expected = module(images)
+    module.compile(backend="eager")
+    assert torch.equal(wrap(module, example=images)(images), expected)
+
+
+class UnderInference(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.fc = nn.Sequential(nn.Flatten(), nn.Tanh()), nn.Linear(192, 3)
+
+    @torch.inference_mode()
+    def forward(self, images):
+        return self.fc(self.body(images))
+
+
+def test_a_forward_pass_under_inference_mode_is_refused(images):
+    with pytest.raises(ValueError, match=r"must not run under torch\.inference_mode"):
+        wrap(UnderInference().eval(), example=images)

@@ -389,6 +389,10 @@ _IMAGES = ("train", "test", "unknown")
 _FILES = ("split", "slices", "weights")
 _PLAIN = ("weights_entry", *_OF_INPUT, "images", "seed")
 _OF_MACHINE = ("root", "cache", "device")
+_READERS = {
+    "slices": ("performance",),
+    "unknown": ("out_of_distribution", "likelihood"),
+}  # others refuse them
 
 
 def command(options: "AuditCommand", more: Sequence[str] | None = None, *, exact: bool = False) -> str:
@@ -411,7 +415,7 @@ def command(options: "AuditCommand", more: Sequence[str] | None = None, *, exact
     words = ["clearance", "audit", _with_place(options.model, path, last=True)]
     for name in (*_IMAGES, *_FILES, *_PLAIN, *(_OF_MACHINE if exact else ())):
         given = getattr(options, name)
-        if given in (None, "auto") or (name == "slices" and more is not None and "performance" not in more):
+        if given in (None, "auto") or (more is not None and set(_READERS.get(name, more)).isdisjoint(more)):
             continue
         shown = path(given) if name in _FILES else _with_place(str(given), path, last=name == "module")
         words += [f"--{name.replace('_', '-')}", shown]

@@ -234,7 +234,8 @@ def _named(
         if how.size is not None and found.shape[1:] != (how.size, how.size):
             raise ValueError(
                 f"images of an .npz file are not resized and must have `size` {how.size}; got "
-                f"{found.shape[2]}x{found.shape[1]} in {path}. Leave `size` out, or write images of that size."
+                f"{found.shape[2]}x{found.shape[1]} in {path}. Write images of that size, or, if the model takes those "
+                f"of the file, give `size` {min(found.shape[1:])}."
             )
         return found
     raise ValueError(f"images must be given as folder:PATH or npz:PATH; got {data!r}.")

@@ -200,7 +200,10 @@ def _in_order(file: Path, names: Sequence[str]) -> list[int | None]:
 
 
 def _place(name: str, known: Mapping[str, int], short: Mapping[str, int | None]) -> int | None:
-    """By the name in the folder; by the end of a longer path; by the file's own name, where that is one image."""
+    """By the name in the folder; by the end of a longer path; a name without folders by itself, where it is one image.
+
+    A name with folders that are none of these is another image's: `a/0.png` is not `b/0.png`.
+    """
     name = visible(name)
     if name in known:
         return known[name]
@@ -208,7 +211,7 @@ def _place(name: str, known: Mapping[str, int], short: Mapping[str, int | None])
     for start in range(1, len(parts)):
         if (place := known.get("/".join(parts[start:]))) is not None:
             return place
-    return short.get(parts[-1]) if parts else None
+    return short.get(name) if len(parts) == 1 else None
 
 
 def _as_slices(cells: Sequence[str | None]) -> tuple[str | None, ...] | None:

@@ -472,13 +472,25 @@ def check_held_out(data: RunData) -> None:
 
 
 def _check_size(model: Classifier, given: Any, found: ImageSet) -> None:
-    """Raise for pictures of another size than the model's example, where nobody said how to resize them."""
+    """Raise for pictures of another size than the model's example, if nobody said how to resize them.
+
+    Warns:
+        UserWarning: For other images, which are never resized.
+    """
     size, how = model.example_size, model.preprocessing
     pictures = isinstance(given, str) and given.startswith("folder:")
-    said = how is not None and how.size is not None
-    if not pictures or said or size is None or found.shape[1:] == size:
+    resized = pictures and how is not None and how.size is not None
+    if size is None or resized or found.shape[1:] == size:
         return
     (height, width), (high, wide) = found.shape[1:], size
+    if not pictures:
+        warnings.warn(
+            f"the images are {width}x{height}, and the example of the model was {wide}x{high}. If the model was made "
+            "for that size, resize the images in the Dataset; else give wrap an example of theirs.",
+            UserWarning,
+            stacklevel=5,
+        )
+        return
     raise ValueError(
         f"the pictures of {given} are {width}x{height}, and the example of the model was {wide}x{high}. Say how "
         f"they are resized, in wrap(..., preprocessing=clearance.data.Preprocessing(size={min(size)}, "

@@ -27,7 +27,7 @@ class Deployed:
     def __call__(self, images: torch.Tensor) -> list[tuple[str, float, bool | None]]:
         """For each image its class, its probability, whether it is like the training images (None: no threshold)."""
         self.usual = [None] * len(images)
-        mean, std = torch.tensor([self.kept["mean"], self.kept["std"]], device=images.device)[..., None, None]
+        mean, std = (torch.tensor(self.kept[k], device=images.device)[:, None, None] for k in ("mean", "std"))
         found = self.model(((images - mean) / std).to(next(self.model.parameters(), images).dtype))
         found = found.get("logits") if isinstance(found, dict) else getattr(found, "logits", found)
         found = (

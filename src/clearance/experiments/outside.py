@@ -413,6 +413,8 @@ def _module(outside: OutsideModel, say: Say) -> tuple[Any, Preprocessing, bool]:
         how = preprocessing_of(module)
     except ValueError:
         how = Preprocessing()
+    if isinstance(module, Classifier) and module.preprocessing is not None:  # it normalises by itself
+        how = dataclasses.replace(module.preprocessing, mean=None, std=None)
     return _placed(outside, module, say), how, untold
 
 
@@ -441,7 +443,7 @@ def _preprocessing(outside: OutsideModel, found: Preprocessing) -> Preprocessing
     if outside.size is not None or outside.crop is not None:
         size = outside.size or found.size
         assert size is not None
-        crop = outside.crop or found.crop or 1.0
+        crop = outside.crop if outside.crop is not None else found.crop or 1.0
         given |= {"size": size, "short_side": short_side_of(size, crop)}
     how = dataclasses.replace(found, **given)
     if (how.mean is None) != (how.std is None):
@@ -487,7 +489,9 @@ def _warnings_to(say: Say) -> Iterator[None]:
     """Print warnings about users' data and models as lines."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        yield
-    for each in caught:
-        if issubclass(each.category, UserWarning):
-            say(f"note: {each.message}")
+        try:
+            yield
+        finally:  # an error does not cost the notes before it
+            for each in caught:
+                if issubclass(each.category, UserWarning):
+                    say(f"note: {each.message}")

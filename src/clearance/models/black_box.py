@@ -133,9 +133,9 @@ class Answers(nn.Module):
         if isinstance(answer, list) and len(answer) == len(images) and _are_rows(answer):
             answer = torch.stack(answer)
         named = answer.get("logits") if isinstance(answer, Mapping) else getattr(answer, "logits", None)
-        found = _only(logits_entries(answer), len(images))
+        found = _only(logits_entries(answer), len(images)) if named is None else named
         if found is None:
-            found = answer if named is None else named
+            found = answer
         try:
             logits = torch.as_tensor(found).to(images.device)
         except (TypeError, ValueError, RuntimeError) as error:

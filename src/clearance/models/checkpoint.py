@@ -3,7 +3,7 @@
 import re
 import warnings
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -22,13 +22,19 @@ ENTRIES = (
     "ema_state_dict", "state_dict_ema", "model_ema", "ema", "params_ema",
     "state_dict", "model", "model_state_dict", "net", "network", "params", "weights",
 )  # fmt: skip
-PREFIXES = ("module.", "model.", "_orig_mod.")  # DataParallel and AveragedModel, Lightning, torch.compile
+PREFIXES = (
+    "module.",
+    "model.",
+    "net.",
+    "_orig_mod.",
+)  # DataParallel and AveragedModel, Lightning, torch.compile
 _ZIP, _PICKLE, _POINTER = b"PK\x03\x04", b"\x80", b"version https://git-lfs"
 _GLOBAL = re.compile(r"GLOBAL ([\w.]+)")
 _SHOWN = 6
 _LISTED = 5
 _DEPTH = 3  # prefixes in a row
 _COUNTERS = ("num_batches_tracked",)  # without effect in evaluation mode
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _EFFECTIVE = ("weight", "bias", "running_mean", "running_var")
 
 
@@ -101,8 +107,12 @@ def load_weights(module: nn.Module, path: str | PathLike[str], entry: str | None
     unexpected = tuple(name for name in given if name not in wanted)
     _check_some(checkpoint, wanted, given)
     _check_missing(checkpoint, [name for name in missing if not name.endswith(_COUNTERS)])
+    _check_kinds(checkpoint, wanted, given)
     _check_shapes(checkpoint, wanted, given)
-    _check_unexpected(module, checkpoint, unexpected)
+    own = [
+        name for name in unexpected if prefix + name in checkpoint.tensors
+    ]  # not of what is beside the network
+    _check_unexpected(module, checkpoint, unexpected, own)
     fitting = {name: value for name, value in given.items() if name in wanted}
     _check_finite(checkpoint, fitting, wanted)
     module.load_state_dict(fitting, strict=False)
@@ -295,7 +305,8 @@ def _found(content: Any, file: str, entry: str | None) -> Checkpoint:
         return Checkpoint(_tensors(content), file)
     known = [name for name in ENTRIES if name in places]
     if known:
-        others = tuple(name for name in places if name != known[0])
+        unread = [name for name in ENTRIES if isinstance(content.get(name), Mapping) and content[name]]
+        others = tuple(dict.fromkeys(name for name in (*places, *unread) if name != known[0]))
         return Checkpoint(_tensors(content[known[0]]), file, known[0], others)
     raise ValueError(
         f"{file} must be a dictionary of tensors or hold one as {', '.join(map(repr, ENTRIES))}; got "
@@ -310,12 +321,15 @@ def _remedy(places: list[str]) -> str:
 
 
 def _weights(value: Any) -> bool:
-    """Whether this is a dictionary of tensors by name; modules may add an extra state."""
+    """Whether this is a dictionary of tensors by name, and numbers, as of a decay; modules may add an extra state."""
     return (
         isinstance(value, Mapping)
         and all(isinstance(name, str) for name in value)
         and any(isinstance(each, Tensor) for each in value.values())
-        and all(isinstance(each, Tensor) or name.endswith("_extra_state") for name, each in value.items())
+        and all(
+            isinstance(each, Tensor | int | float) or name.endswith("_extra_state")
+            for name, each in value.items()
+        )
     )
 
 
@@ -398,6 +412,22 @@ def _check_missing(checkpoint: Checkpoint, names: list[str]) -> None:
         )
 
 
+def _check_kinds(checkpoint: Checkpoint, wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
+    """Raise ValueError for integers, complex, quantised or sparse numbers where the module has plain floats."""
+    wrong = [
+        f"{name!r} is {value.dtype}{'' if value.layout is torch.strided else f', {value.layout}'}"
+        for name, value in given.items()
+        if name in wanted
+        and wanted[name].is_floating_point()
+        and (value.dtype not in _FLOATS or value.layout is not torch.strided or value.is_meta)
+    ]
+    if wrong:
+        raise ValueError(
+            f"{checkpoint} must hold floating-point weights; {_said(wrong)}. Save them in float32, as the network "
+            "computes with them: quantised ones need their scales."
+        )
+
+
 def _check_shapes(checkpoint: Checkpoint, wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
     wrong = [
         f"{name!r} is {tuple(value.shape)} in the checkpoint and {tuple(wanted[name].shape)} in the module"
@@ -405,16 +435,21 @@ def _check_shapes(checkpoint: Checkpoint, wanted: Mapping[str, Tensor], given: M
         if name in wanted and value.shape != wanted[name].shape
     ]
     if wrong:
-        more = f"; and {len(wrong) - _LISTED} more" if len(wrong) > _LISTED else ""
         raise ValueError(
-            f"{checkpoint} must have the shapes of the module; {'; '.join(wrong[:_LISTED])}{more}. Build the module "
-            "with the same sizes and number of classes."
+            f"{checkpoint} must have the shapes of the module; {_said(wrong)}. Build the module with the same sizes "
+            "and number of classes."
         )
 
 
-def _check_unexpected(module: nn.Module, checkpoint: Checkpoint, names: Iterable[str]) -> None:
-    """Raise ValueError for a weight that a layer of the module lacks: the layer would compute something else."""
+def _check_unexpected(
+    module: nn.Module, checkpoint: Checkpoint, names: Iterable[str], own: Iterable[str]
+) -> None:
+    """Raise ValueError for a weight that a layer of the module lacks, and for layers beyond a row of the module's.
+
+    The module would compute something else. A head beside the others, such as one that helped in training, does not.
+    """
     layers = {name for name, part in module.named_modules() if name and part._parameters}
+    rows = {name for name, part in module.named_modules() if isinstance(part, (nn.Sequential, nn.ModuleList))}
     lost = [
         name for name in names if name.rpartition(".")[0] in layers and name.rpartition(".")[2] in _EFFECTIVE
     ]
@@ -423,6 +458,22 @@ def _check_unexpected(module: nn.Module, checkpoint: Checkpoint, names: Iterable
             f"{checkpoint} holds {_listed(lost)}, of layers that the module has without them, so it would compute "
             "something else. Build the module that it was saved from."
         )
+    known = {name for name, _ in module.named_modules()}
+    deeper = [name for name in own if _beyond(name, known) in rows]
+    if deeper:
+        raise ValueError(
+            f"{checkpoint} has more layers than the module, such as {_listed(deeper)}. Build the module that it was "
+            "saved from: a deeper one."
+        )
+
+
+def _beyond(name: str, known: Container[str]) -> str | None:
+    """The part of the module whose numbered layers end before the one that a weight's name is of; None for others."""
+    parts = name.split(".")
+    for end in range(len(parts) - 1, -1, -1):
+        if (start := ".".join(parts[:end])) in known:
+            return start if parts[end].isdecimal() and end < len(parts) - 1 else None
+    return None
 
 
 def _check_finite(
@@ -443,6 +494,10 @@ def _check_finite(
 
 def _same_where_not_finite(value: Tensor, own: Tensor) -> bool:
     return own.device.type != "meta" and bool((value.isfinite() | (value == own.to(value.device))).all())
+
+
+def _said(wrong: list[str]) -> str:
+    return "; ".join(wrong[:_LISTED]) + (f"; and {len(wrong) - _LISTED} more" if len(wrong) > _LISTED else "")
 
 
 def _listed(names: Iterable[str]) -> str:

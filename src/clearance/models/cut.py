@@ -196,6 +196,7 @@ def _without_head(
         # The dicts of parameters, buffers and hooks are the same objects, so `.to()` and training on
         # either side reach both; only the dict of submodules is new.
         twin.__dict__.update(module.__dict__)
+        twin.__dict__["_compiled_call_impl"] = None  # of module.compile(), and bound to that module
         twin.__dict__["_modules"] = {
             name: child if child is None else _without_head(child, head, tap, twins)
             for name, child in module._modules.items()

@@ -63,7 +63,7 @@ def module_of(found: Any, place: str) -> nn.Module:
     >>> module_of(object_at("torch.nn:Flatten"), "torch.nn:Flatten")
     Flatten(start_dim=1, end_dim=-1)
     """
-    with _first_on_path(Path.cwd()):
+    with _first_on_path(folder_of(place)):
         made = found if isinstance(found, nn.Module) else _called(found, place)
     if not isinstance(made, nn.Module):
         raise ValueError(  # noqa: TRY004 - what a factory gives is no argument's type
@@ -84,7 +84,7 @@ def black_box_of(found: Any, place: str) -> Any:
     """
     if isinstance(found, nn.Module) or (inspect.isfunction(found) and len(_required(found)) == 1):
         return found
-    with _first_on_path(Path.cwd()):
+    with _first_on_path(folder_of(place)):
         return _called(found, place)
 
 

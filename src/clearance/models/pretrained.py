@@ -227,6 +227,8 @@ def _torchvision(
     make = partial(models.get_model, name, weights=None)
     module, published = _with_classes_of(make, weights, entry), models.get_model_weights(name)
     loaded = load_weights(module, weights, entry)
+    if hasattr(module, "transform_input"):  # Inception and GoogLeNet, which torchvision trains so
+        module.transform_input = True  # type: ignore[assignment]
     known = next((one for one in published if one.url.endswith(f"/{weights.name}")), published.DEFAULT)
     if _classes(module) == len(known.meta["categories"]):
         module.classes = tuple(known.meta["categories"])  # type: ignore[assignment]

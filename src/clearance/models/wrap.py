@@ -538,6 +538,11 @@ def _check_features_kept(name: str, head: nn.Module, features: Tensor) -> Tensor
     Raises:
         ValueError: If the head changes its features in place, in training or evaluation mode, or does not run on them.
     """
+    if features.is_inference():
+        raise ValueError(
+            f"the module must not run under torch.inference_mode, which keeps head {name!r} from its features; take "
+            f"that from its forward pass, or use torch.no_grad. {_BLACK_BOX}"
+        )
     address = features.data_ptr()
     culprits: list[str] = []
 
