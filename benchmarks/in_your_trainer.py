@@ -105,7 +105,7 @@ def with_fit(task: Task) -> Any:
     schedule = partial(CosineAnnealingLR, T_max=task.steps)
     return cl.fit(
         task.model(), way, TRAIN, steps=task.steps, batch_size=BATCH * ACCUMULATED, optimizer=SGD, schedule=schedule,
-        execution=execution, validation=TEST, seed=task.seed, device="cpu",
+        execution=execution, validation=TEST, seed=task.seed,
     ).model  # fmt: skip
 
 

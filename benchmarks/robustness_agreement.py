@@ -211,7 +211,7 @@ def trained(name: str, cache: Path, root: str) -> Classifier:
     else:
         result = fit(
             model, network.way(cache, root), network.training_images(root), epochs=network.epochs, batch_size=BATCH,
-            optimizer=partial(torch.optim.Adam, lr=network.lr), limits=Limits(clip_norm=1.0), device="cpu",
+            optimizer=partial(torch.optim.Adam, lr=network.lr), limits=Limits(clip_norm=1.0),
             schedule=partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=network.epochs),
         )  # fmt: skip
         print(f"{name}: {result.status}, {time.process_time() - began:.0f} cpu seconds", file=sys.stderr)

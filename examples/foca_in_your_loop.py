@@ -6,10 +6,10 @@ The extractor never meets the same head twice: before every step a new weak head
 each class, the step changes the extractor to lower this head's loss, and ``finish`` trains the head that your module
 keeps. The data come from an ordinary ``DataLoader``; the module is any ``nn.Module`` that ends in a head.
 
-With one image of each class (``per_class=1``) classes contract further, but the same loop then needs smaller
-steps and clipped gradients (``optimizer.register_step_pre_hook``, or ``cl.fit(...,
-limits=cl.training.Limits(clip_norm=1.0))``): without them all features become equal, and the loss stays
-at log 10 = 2.303.
+With one image of each class (``per_class=1``) classes contract further, but the same loop then needs clipped
+gradients, as ``cl.fit(..., limits=cl.training.Limits(clip_norm=1.0))`` has them: without them all features may become
+equal, and the loss then stays at log 10 = 2.303. ``session.step`` steps by itself, so clip in a loop that steps, with
+``session.loss`` and ``session.after_step`` (docs/foca.md).
 """
 
 import torch

@@ -424,7 +424,7 @@ SOURCE = re.compile(
     r"<!-- numbers from (?P<files>[^;>]*?) \[(?P<digest>\w*)\](?:; others: (?P<others>[^>]*?))? -->",
     re.DOTALL,
 )
-IN_PERCENT = re.compile(rf"((?:{NUMBER}(?: %)?(?:,? (?:and|to|or|against) |, ))*{NUMBER}) %")
+IN_PERCENT = re.compile(rf"((?:{NUMBER}(?:\s%)?(?:,?\s(?:and|to|or|against)\s|,\s|\s/\s))*{NUMBER})\s%")
 SPREAD = re.compile(rf" ± {NUMBER}|\(−?{NUMBER}[^()]{{0,9}} to −?{NUMBER}[^()]*\)|\(difference[^()]*\)")
 DECIMAL = re.compile(r"(?<![\w.,^-])\d+\.\d+(?!\w|\.\d|-\d)")
 

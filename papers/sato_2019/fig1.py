@@ -228,7 +228,6 @@ def train_variant(
         epochs=variant.epochs(settings),
         batch_size=settings.per_class,
         optimizer=optimizer,
-        device="cpu",
         seed=seed,
         run_dir=run_dir,
         on_step=on_step,

@@ -142,7 +142,6 @@ def trained(task: dict[str, Any], root: str | None, folder: str) -> tuple[FitRes
         limits=Limits(clip_norm=task.get("clip_norm")),
         seed=seed,
         run_dir=Path(folder) / f"{name}-decay{task['decay']:g}-seed{seed}",
-        device="cpu",
     )
     return result, train, test
 

@@ -43,7 +43,7 @@ class TestMistakes:
             ),
             (["explore", "--out", "."], "--out must be a file; . is a folder"),
             (["audit", "nowhere"], "must be the directory of a finished run"),
-            (["report", "nowhere"], "must hold a report.json"),
+            (["report", "nowhere"], "a report is a folder with report.json"),
         ],
     )
     def test_what_cannot_be_done_is_one_line_and_status_2(self, words, message, monkeypatch, tmp_path):

@@ -2,6 +2,7 @@
 
 import getpass
 import sys
+from pathlib import Path
 
 from clearance.cli._console import Console
 from clearance.cli.audit import AuditCommand, command
@@ -30,7 +31,7 @@ def test_a_comparisons_page_shows_no_folder_outside_and_no_user(monkeypatch):
 
 
 def test_the_command_for_what_is_left_has_no_images_that_it_would_refuse():
-    options = AuditCommand("net.py:Net", train="a", unknown="photographs", slices="s.csv")
+    options = AuditCommand("net.py:Net", train="a", unknown="photographs", slices=Path("s.csv"))
     assert "--unknown" not in command(options, ["minimal_perturbation"], exact=True)
     assert "--slices" not in command(options, ["out_of_distribution"], exact=True)
     assert "--unknown photographs" in command(options, ["out_of_distribution"], exact=True)

@@ -114,6 +114,14 @@ def test_cuda_that_is_not_there_is_one_error(data, make_model):
         fit(make_model(), EndToEnd(), data, epochs=1, device="cuda")
 
 
+def test_a_model_is_trained_where_it_is(data, make_model, monkeypatch):
+    """Also where there is CUDA: what follows, as model(images), is for the device that its owner chose."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    model = make_model()
+    fit(model, EndToEnd(), data, epochs=1)
+    assert {parameter.device.type for parameter in model.parameters()} == {"cpu"}
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_loop_of_ones_own_may_give_the_data_as_a_pair(way, data, make_model, sgd, weights, same):
     """As everywhere else: (images, labels) are as good as an ImageSet."""

@@ -506,8 +506,8 @@ def check_pixels(images: Tensor) -> None:
             f"the first at index {int(bad[0])}; repair or drop them."
         )
     normalised = (
-        "leave the normalisation out, and give its `mean` and `std` to wrap or Classifier; with these, "
-        "clearance.audit(..., normalised=True) undoes it"
+        "take the normalisation out of the Dataset, and give its `mean` and `std` to wrap or Classifier; "
+        "clearance.audit alone undoes it, with normalised=True"
     )
     check_pixel_range(low, high, "divide by 255" if low >= 0 else normalised)
 

@@ -14,7 +14,7 @@ TEST_SHARE = 0.2
 
 
 def load_dataset(
-    name: str, split: str | None = None, root: str | Path | None = None, size: int | None = None
+    name: str, split: str = "train", root: str | Path | None = None, size: int | None = None
 ) -> ImageSet:
     """A dataset by name; datasets are never downloaded.
 
@@ -22,8 +22,7 @@ def load_dataset(
         name: ``"digits"`` or ``"photographs"`` (embedded), ``"mnist"``, ``"fashion-mnist"``, ``"cifar10"``,
             ``"cifar100"`` (files under `root`), ``"folder:PATH"`` or ``"npz:PATH"``.
         split: ``"train"`` or ``"test"``. A folder without subfolders ``train`` and ``test`` (or ``val``), and an
-            npz file, are split 80/20 by class with a fixed seed. None: the training images, or all images of such a
-            folder or file.
+            npz file, are split 80/20 by class with a fixed seed; :func:`clearance.data.open_images` reads all of it.
         root: The folder that holds the dataset's files, or a folder of such folders named like the datasets.
         size: For image folders: resize the short side to this many pixels and crop the centre.
 
@@ -34,14 +33,12 @@ def load_dataset(
     >>> load_dataset("digits", split="test")
     ImageSet('digits', 497 images of shape (1, 8, 8), 10 classes)
     """
-    if split is not None:
-        check_choice("split", split, ("train", "test"))
+    check_choice("split", split, ("train", "test"))
     kind, _, path = name.partition(":")
     if size is not None and kind != "folder":
         raise ValueError(f"`size` is for image folders (folder:PATH); got {size} with dataset {name!r}.")
     if path and kind in ("folder", "npz"):
         return _own_files(kind, Path(path).expanduser(), split, size)
-    split = split or "train"
     named = [known for known in DATASETS if ":" not in known]
     check_choice("dataset", name, [*named, "folder:PATH", "npz:PATH"])
     if name in EMBEDDED:
@@ -79,7 +76,7 @@ def held_out_folder(path: Path) -> Path | None:
     return next((path / name for name in HELD_OUT if (path / name).is_dir()), None)
 
 
-def _own_files(kind: str, path: Path, split: str | None, size: int | None) -> ImageSet:
+def _own_files(kind: str, path: Path, split: str, size: int | None) -> ImageSet:
     reader = resolve("dataset", f"{kind}:PATH", DATASETS)
     if kind == "folder":
         how = Preprocessing(size=size)
@@ -90,7 +87,5 @@ def _own_files(kind: str, path: Path, split: str | None, size: int | None) -> Im
         everything = reader(path, how).in_memory()
     else:
         everything = reader(path)
-    if split is None:
-        return everything
     train, test = everything.split(TEST_SHARE, SPLIT_SEED)
     return train if split == "train" else test

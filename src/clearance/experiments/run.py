@@ -376,6 +376,7 @@ def run_method(
         execution=Execution(torch.bfloat16 if plan.recipe.autocast else None, plan.recipe.compile_extractor),
         seed=plan.seed,
         label_noise=plan.recipe.label_noise,
+        device="auto",
         run_dir=folder,
         on_step=on_step,
     )

@@ -102,7 +102,7 @@ class ClearanceClassifier(ClassifierMixin, BaseEstimator):
         optimizer = partial(torch.optim.SGD, lr=self.learning_rate, momentum=0.9)
         self.result_ = fit(
             model, self.way_, data, epochs=self.epochs, batch_size=self.batch_size, optimizer=optimizer,
-            device="cpu", seed=seed,
+            seed=seed,
         )  # fmt: skip
         self.model_ = self.result_.model
         if not self.result_.status.good:

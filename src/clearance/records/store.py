@@ -170,8 +170,8 @@ def load_report(directory: str | os.PathLike[str], *, exhibits: bool = True) -> 
         folder, path = folder.parent, folder
     if not path.is_file():
         raise FileNotFoundError(
-            f"`directory` must hold a {FILE}; got {folder}. Give one that `Report.save`, `clearance compare` or "
-            "`clearance audit` wrote."
+            f"a report is a folder with {FILE}; got {folder}. Give one that `clearance compare`, `clearance audit` or "
+            "`card.save_folder` wrote."
         )
     rows = _parsed(path)
     if rows.get("schema") != SCHEMA:
@@ -312,7 +312,10 @@ def _parsed(path: Path) -> dict[str, Any]:
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # also of numbers with too many digits
-        raise ValueError(f"{path} must hold JSON; {error}. Make the report again.") from error
+        raise ValueError(
+            f"{path} must hold JSON; {error}. Give the folder that `card.save_folder`, `clearance audit` or "
+            "`clearance compare` wrote, or make the report again."
+        ) from error
     if not isinstance(rows, dict):
         kind = type(rows).__name__
         raise ValueError(f"{path} must hold a JSON object; got {kind}. Make the report again.")  # noqa: TRY004

@@ -24,7 +24,7 @@ class GradientHeads:
     lambda ||theta||^2 with a mean (Eq. 4) or a sum (Algorithm 1); w here is torch's weight decay, so
     w = 2 lambda of Eq. 4.
     In the paper's variant for large batches heads stop after about 20 steps, before they become nearly equal: set
-    ``HeadTraining(steps=20, ...)`` here and a large `per_class` in FOCA.
+    ``HeadTraining(steps=20, lr=0.1, momentum=0.9, weight_decay=0.01)`` here and a large `per_class` in FOCA.
 
     Dividing by s makes step and penalty follow the scale of the features: features times c, with c in the
     next layer, are the same model and get the same heads. The least unit, which FOCA takes from the features
