@@ -22,6 +22,7 @@ from clearance.training import FOCA
 OBJECTIVES: dict[str, Callable[[], Any]] = {
     "margin": lambda: LargeMarginLoss(("input",)),
     "center": lambda: CenterLoss(16, 10),
+    "centres in the optimiser": lambda: CenterLoss(16, 10, update="gradient", weight=1.0),
     "mixture": GaussianMixtureLoss,
     "foca": FOCA,
 }

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearance._describe import describe, digest, unsourced
+from clearance._describe import code_of, describe, digest, unsourced
 from clearance.data import gaussian_images
 from clearance.models import Classifier
 from clearance.training import FOCA, EndToEnd, fit
@@ -275,3 +275,15 @@ def test_a_helper_that_comes_from_no_module():
     made: dict = {}
     exec("def doubled(x):\n    return 2 * x\ndef build(x):\n    return doubled(x)\n", made)
     assert "doubled" in json.dumps(describe(made["build"]))
+
+
+def test_a_module_whose_name_begins_as_a_librarys_is_the_users():
+    """`abc` is Python's, `abcnet` is not; an edited loss there must not pass for the old one."""
+
+    class Loss:
+        def forward(self):
+            return 1
+
+    for module, own in (("abcnet", True), ("typingtools.losses", True), ("abc", False), ("torch.nn", False)):
+        Loss.__module__ = module
+        assert bool(code_of(Loss())) is own

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-_LIBRARIES = ("torch.", "clearance.", "builtins", "abc", "typing", "functools")
+_LIBRARIES = {"torch", "clearance", "builtins", "abc", "typing", "functools"}
 _NO_SOURCE = "no source"
 """Replaces the hash of a function whose source Python cannot find; such functions cannot be compared."""
 _SCALAR = (type(None), str, int, float, bool)
@@ -121,13 +121,17 @@ def unsourced(description: Any, name: str = "") -> list[str]:
     return [name] if description == _NO_SOURCE else []
 
 
+def _is_library(module: str) -> bool:
+    return module.partition(".")[0] in _LIBRARIES
+
+
 def code_of(thing: Any) -> dict[str, Any]:
     """The code of every method that a class outside torch and Clearance defines, as hashes: editing it is a change.
 
     >>> code_of(torch.nn.Linear(2, 2))
     {}
     """
-    classes = [kind for kind in type(thing).__mro__ if not kind.__module__.startswith(_LIBRARIES)]
+    classes = [kind for kind in type(thing).__mro__ if not _is_library(kind.__module__)]
     written = {
         f"{kind.__qualname__}.{name}": value
         for kind in classes
@@ -273,7 +277,7 @@ def _read(function: FunctionType, *, deeper: bool = True) -> dict[str, Any]:
     own = {
         name: value
         for name, value in known.items()
-        if isinstance(value, FunctionType) and not (value.__module__ or "").startswith(_LIBRARIES)
+        if isinstance(value, FunctionType) and not _is_library(value.__module__ or "")
     }
     helpers = {
         name: {"code": _code(value), **_read(value, deeper=False)} for name, value in own.items() if deeper

@@ -305,6 +305,16 @@ def files(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_what_worker_processes_cannot_import_is_refused_before_any_run(tmp_path):
+    def build():
+        return cl.Classifier(nn.Flatten(), MLP((64, 3)))
+
+    train, test = (gaussian_images(per_class=6, seed=seed) for seed in (0, 1))
+    with pytest.raises(ValueError, match=r"Define methods, models and audits of your own in a file"):
+        cl.compare(["plain"], train, test, model=build, epochs=1, engine=1, directory=tmp_path / "runs")
+    assert not [*(tmp_path / "runs").glob("*seed*")]
+
+
 @pytest.mark.parametrize("engine", [None, 2])
 def test_partial_pages_name_their_seeds_and_leave_nothing_behind(data, tmp_path, engine):
     """Pages at one, two and four of five seeds; the finished folder is to the byte what it is without them."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+import torch
 from filelock import FileLock
 
 from clearance.experiments import engines
@@ -95,6 +96,22 @@ def blocked(comparison, tmp_path_factory):
 def test_plans_go_seed_by_seed(comparison):
     plans = plans_of(Recipe(seeds=2, methods=comparison.methods))
     assert [(p.seed, p.method) for p in plans] == [(s, m) for s in (0, 1) for m in ("plain", "foca", "wild")]
+
+
+def test_in_this_process_a_run_has_one_thread_as_in_others(comparison, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "clearance.experiments.grid._run", lambda *_, **__: seen.append(torch.get_num_threads())
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with suppress(AttributeError):  # of None, which is no findings
+            run_grid(plans_of(comparison)[:1], build_data(comparison), None, None)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1]
 
 
 def test_a_process_that_breaks_down_is_recorded_and_the_others_go_on(blocked):

@@ -13,6 +13,9 @@ from clearance.experiments.provenance import report_of
 from clearance.experiments.run import RunPlan, run_method
 from clearance.experiments.saved import build_model, load_model, load_run
 
+# One epoch on few images does not train a network well, and here that does not matter.
+pytestmark = pytest.mark.filterwarnings("ignore:the training of the network in:UserWarning")
+
 
 @pytest.fixture
 def trained(recipe, data, tmp_path):
@@ -108,3 +111,11 @@ def test_the_images_of_the_target_may_be_others(trained, recipe, data):
     started = build_model(f"run:{trained}", recipe().methods["plain"], brighter, 0).eval()
     with torch.no_grad():
         assert torch.equal(started(data.test.images), load_model(trained)(data.test.images))
+
+
+@pytest.mark.filterwarnings("ignore::clearance.losses.TrainingWarning")
+def test_a_network_whose_training_failed_is_read_back_with_a_warning(recipe, data, tmp_path):
+    plan = RunPlan(recipe(methods={"wild": Method(hidden=(8,), lr=1e9)}), "wild", 0)
+    run_method(plan, data, tmp_path)
+    with pytest.warns(UserWarning, match=r"the training of the network in wild-seed0-\w+ diverged at step"):
+        load_model(tmp_path / plan.folder)

@@ -104,6 +104,18 @@ def test_another_loss_equals_modules(
     assert_same_heads(found.stack.parameters, expected)
 
 
+@pytest.mark.parametrize("batch_size", [None, 3])
+def test_a_loss_that_takes_the_mean_is_refused(any_head, batch_size, fresh, cloud):
+    """Its steps would be n times too short."""
+    features, labels = cloud(2, 8, 6, C=6)
+    settings = HeadTraining(steps=1, lr=0.1, batch_size=batch_size)
+    with pytest.raises(ValueError, match=r"`loss` must give a number for each sample.*got \(\).*reduction"):
+        train_heads(
+            fresh(any_head(6, 6), count=2), features, labels, settings, loss=torch.nn.functional.cross_entropy,
+            generator=torch.Generator().manual_seed(0),
+        )  # fmt: skip
+
+
 def test_a_batch_size_that_takes_all_is_no_batch_size(fresh, cloud, assert_same_heads):
     features, labels = cloud(3, 4, 12)
     stack = fresh(nn.Linear(12, 3))

@@ -66,6 +66,12 @@ def test_a_search_over_ways_in_a_pipeline():
     assert search.score(X[TEST], Y[TEST]) > 0.8
 
 
+def test_a_search_over_whole_numbers_of_numpy():
+    grid = {"batch_size": np.array([32, 64]), "epochs": np.arange(1, 2), "hidden": [tuple(np.array([16]))]}
+    search = GridSearchCV(ClearanceClassifier(random_state=0), grid, cv=2, error_score="raise")
+    assert search.fit(X[TRAIN], Y[TRAIN]).best_score_ > 0.5
+
+
 def test_what_it_trained_can_be_audited():
     names = np.array([f"d{label}" for label in Y])
     model = ClearanceClassifier(epochs=3, random_state=0).fit(X[TRAIN], names[TRAIN])

@@ -1,6 +1,7 @@
 """Hugging Face's Trainer itself: losses and FOCA in its loop, audits between its epochs."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,11 @@ transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed: pip install transformers"
 )
 pytest.importorskip("accelerate", reason="accelerate is not installed: pip install accelerate")
-from clearance.integrations.transformers import AuditCallback, TrainsClassifier  # noqa: E402 - needs the package
+from clearance.integrations.transformers import (  # noqa: E402 - needs the package
+    AuditCallback,
+    TrainsClassifier,
+    _check_arguments,
+)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of other packages
@@ -186,6 +191,30 @@ def test_settings_that_would_do_nothing_or_fail_are_refused(digits, tmp_path, na
             eval_strategy="epoch",
             save_strategy="epoch",
         )
+
+
+def test_several_gpus_in_one_process_are_refused():
+    """The Trainer would put DataParallel around the model, which cannot gather its outputs."""
+    with pytest.raises(ValueError, match=r"`DataParallel` must be left out.*CUDA_VISIBLE_DEVICES=0"):
+        _check_arguments(SimpleNamespace(n_gpu=2), None, under_foca=False)
+
+
+def test_an_optimiser_with_its_schedule_needs_the_parameters_of_the_loss(digits, tmp_path):
+    model, loss = wrapped(digits), CenterLoss(16, 10, update="gradient")
+
+    def host(parameters):
+        optimizer = torch.optim.SGD(parameters, lr=0.1)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)
+        settings = transformers.TrainingArguments(
+            str(tmp_path), max_steps=2, report_to=[], save_strategy="no"
+        )
+        return ClassifierTrainer(
+            model, settings, train_dataset=items(digits[0]), objective=loss, optimizers=(optimizer, schedule)
+        )
+
+    with pytest.raises(ValueError, match="`optimizers` must hold the parameters of `objective`"):
+        host(model.parameters()).train()
+    host([*model.parameters(), *loss.parameters()]).train()
 
 
 def test_the_best_model_comes_with_the_state_of_its_loss(digits, tmp_path):

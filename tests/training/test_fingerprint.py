@@ -165,3 +165,12 @@ def test_a_directory_in_use_does_not_change_the_bits(finished, tmp_path, same, w
     free = fit(settings.pop("model"), settings.pop("way"), settings.pop("train"), **settings)
     assert same(weights(free.model), weights(finished[1].model))
     assert free.history == finished[1].history
+
+
+def test_other_first_weights_are_not_a_reason_to_delete_a_run(finished):
+    """A model that was built without a seed, or was trained already."""
+    with pytest.raises(
+        ValueError, match=r"first_weights.*after torch\.manual_seed with the same seed"
+    ) as refusal:
+        run(finished[0], model=classifier(nudge=1e-6))
+    assert "delete" not in str(refusal.value)

@@ -504,8 +504,8 @@ def check_engine(engine: Executor, sent: Any, folder: "Path | RemoteRuns | None"
         reason = str(error) if isinstance(error, TaskError) else f"{type(error).__name__}: {error}"
         raise ValueError(
             f"`engine` must be an Executor whose workers can do its tasks; {name} cannot: "
-            f"{' '.join(reason.split())[:REASON]}. Install the same Clearance on every machine; methods, models and "
-            "audits of your own must be picklable, or importable there."
+            f"{' '.join(reason.split())[:REASON]}. Define methods, models and audits of your own in a file that can be "
+            "imported there, not in the script itself or a notebook, and install the same Clearance on every machine."
         ) from error
     if other:
         raise ValueError(

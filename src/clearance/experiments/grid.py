@@ -167,14 +167,15 @@ def _here(
     plan: RunPlan, data: RunData, directory: Path | RemoteRuns | None, listener: Listener
 ) -> RunFindings:
     listener(plan, {"event": "start"})
-    found = _run(
-        plan,
-        data,
-        directory,
-        _Steps(lambda **event: listener(plan, event)),
-        lambda name: listener(plan, {"event": "audit", "name": name}),
-        own_process=False,
-    )
+    with one_thread():  # as everywhere: sums of several threads have other last bits
+        found = _run(
+            plan,
+            data,
+            directory,
+            _Steps(lambda **event: listener(plan, event)),
+            lambda name: listener(plan, {"event": "audit", "name": name}),
+            own_process=False,
+        )
     listener(plan, {"event": "done", "status": found.note.status if found.note else ""})
     return found
 
@@ -275,7 +276,7 @@ class _Elsewhere:
     ) -> None:
         self.engine, self.directory, self.board, self.listener = engine, directory, board, listener
         self.send_data = send_data
-        self.checked = isinstance(engine, Processes)
+        self.checked = isinstance(engine, Processes) and not send_data  # what is the caller's own must arrive
         self.ended: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
         self.shelf = Shelf()
         self.waiting: dict[Future[Any], _Submitted] = {}

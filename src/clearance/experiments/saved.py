@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import warnings
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from clearance.heads import (
 from clearance.models import Classifier
 from clearance.models._running import with_channels_last
 from clearance.runs import read_file, read_fingerprint, read_result
+from clearance.vocabulary import Outcome, Status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +59,9 @@ def load_run(run_dir: str | Path) -> SavedRun:
     Raises:
         FileNotFoundError: If the directory is not a run.
         ValueError: If the run is not finished or its files are damaged.
+
+    Warns:
+        UserWarning: If its training failed.
     """
     folder = Path(run_dir)
     if not (folder / FACTS).exists():
@@ -75,7 +80,10 @@ def load_run(run_dir: str | Path) -> SavedRun:
         elif folder.is_file():
             hint = f" If it contains weights, also name what builds the network: MODULE:NAME --weights {folder.name}."
         raise FileNotFoundError(f"{folder} must be the directory of a finished run; got {got}.{hint}")
-    weights, _ = read_result(folder)
+    weights, result = read_result(folder)
+    ended = Status(Outcome(result["outcome"]), result["step"], result["reason"])
+    if not ended.good:
+        warnings.warn(f"the training of the network in {folder.name} {ended}", UserWarning, stacklevel=3)
     facts = _facts(folder)
     prefix = "model."
     kept = {n.removeprefix(prefix): v for n, v in weights.items() if n.startswith(prefix)}

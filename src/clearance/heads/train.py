@@ -249,7 +249,7 @@ class _HeadGradient(ABC):
             labels = self.labels if batch is None else self.labels[:, batch]
             with torch.enable_grad():
                 leaf = logits.detach().requires_grad_()
-                losses = self.loss(leaf.flatten(0, 1), labels.flatten())
+                losses = _of_each_sample(self.loss, leaf.flatten(0, 1), labels.flatten())
                 (delta,) = torch.autograd.grad((losses * weight).sum(), leaf)
         return delta
 
@@ -394,8 +394,18 @@ class _FunctionalGradient(_HeadGradient):
         if self.loss is None:
             losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
         else:
-            losses = self.loss(logits, labels)
+            losses = _of_each_sample(self.loss, logits, labels)
         return (losses * (1 / len(labels))).sum()
+
+
+def _of_each_sample(loss: SampleLoss, logits: Tensor, labels: Tensor) -> Tensor:
+    losses = loss(logits, labels)
+    if losses.shape != labels.shape:
+        raise ValueError(
+            f"`loss` must give a number for each sample, shape {tuple(labels.shape)}; got {tuple(losses.shape)}. Give "
+            'one that does not take their mean, such as functools.partial(cross_entropy, reduction="none").'
+        )
+    return losses
 
 
 def _fixed_priors(architecture: nn.Module) -> list[str]:

@@ -31,6 +31,11 @@ except ImportError as error:
 _LARGEST_SEED = 2**31 - 1
 
 
+def _plain(number: Any) -> Any:
+    """Whole numbers of a grid that NumPy made are Python's; all else is as it was given."""
+    return int(number) if isinstance(number, np.integer) else number
+
+
 class ClearanceClassifier(ClassifierMixin, BaseEstimator):
     """A network that is trained by :func:`clearance.fit`, with scikit-learn's methods.
 
@@ -101,8 +106,8 @@ class ClearanceClassifier(ClassifierMixin, BaseEstimator):
         self.way_ = EndToEnd() if self.way is None else copy.deepcopy(self.way)  # a loss may hold state
         optimizer = partial(torch.optim.SGD, lr=self.learning_rate, momentum=0.9)
         self.result_ = fit(
-            model, self.way_, data, epochs=self.epochs, batch_size=self.batch_size, optimizer=optimizer,
-            seed=seed,
+            model, self.way_, data, epochs=_plain(self.epochs), batch_size=_plain(self.batch_size),
+            optimizer=optimizer, seed=seed,
         )  # fmt: skip
         self.model_ = self.result_.model
         if not self.result_.status.good:
@@ -162,7 +167,7 @@ class ClearanceClassifier(ClassifierMixin, BaseEstimator):
         return ImageSet(pixels, torch.from_numpy(np.asarray(numbers)).long(), names)
 
     def _perceptron(self, shape: tuple[int, int, int], classes: int) -> Classifier:
-        widths = [int(np.prod(shape)), *self.hidden]
+        widths = [int(np.prod(shape)), *map(_plain, self.hidden)]
         layers: list[nn.Module] = [nn.Flatten()]
         for before, after in pairwise(widths):
             layers += [nn.Linear(before, after), nn.ReLU()]

@@ -115,9 +115,9 @@ class _JobTask(Future[Any]):
 
     def look(self) -> bool:
         """Whether the job has ended; then the future has, too."""
-        if self.job is None or not self.job.done():
-            return False
         try:
+            if self.job is None or not self.job.done():
+                return False
             self.end(value_of(self.job.result()))
         except TaskError as error:
             self.end(error)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearance._processes import average_gradients, copy_from_first
 from clearance.integrations._hosted import Audits, Hosted, classifier_in
 from clearance.losses import CrossEntropyLoss, Loss
 from clearance.report import Card
@@ -84,6 +85,11 @@ class TrainsClassifier:
         optimizer: torch.optim.Optimizer = super().create_optimizer(*given, **named)  # type: ignore[misc]
         held = {id(one) for group in optimizer.param_groups for one in group["params"]}
         own = [one for one in self.hosted.loss.parameters() if id(one) not in held]
+        if own and self.lr_scheduler is not None:  # type: ignore[attr-defined]
+            raise ValueError(
+                "`optimizers` must hold the parameters of `objective`, too; got an optimiser without them, and its "
+                "schedule. Give it [*model.parameters(), *objective.parameters()], or leave the schedule out."
+            )
         if own:
             optimizer.add_param_group({"params": own, "weight_decay": 0.0})
         return optimizer
@@ -133,6 +139,10 @@ class TrainsClassifier:
 def _check_arguments(args: Any, loss_function: Any, *, under_foca: bool) -> None:
     """Raise ValueError for settings of the Trainer that would do nothing or fail."""
     refused = {
+        "DataParallel": (
+            getattr(args, "n_gpu", 1) > 1,
+            "Start with torchrun, or let one GPU be seen: CUDA_VISIBLE_DEVICES=0.",
+        ),
         "compute_loss_func": (loss_function is not None, "Give `objective`, which is the loss."),
         "label_smoothing_factor": (
             getattr(args, "label_smoothing_factor", 0) != 0,
@@ -171,6 +181,9 @@ class _Following(TrainerCallback):
             warnings.warn(f"the checkpoint has no {_STATE}: loss and FOCA begin anew", stacklevel=2)
             path = None
         self.hosted.begin(None if path is None else _read_state(path))
+        copy_from_first(
+            self.hosted.loss
+        )  # which is outside the module that DistributedDataParallel keeps alike
 
     def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
         """A checkpoint was written."""
@@ -178,6 +191,12 @@ class _Following(TrainerCallback):
             torch.save(
                 self.hosted.state_dict(), Path(args.output_dir, f"checkpoint-{state.global_step}", _STATE)
             )
+
+    def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
+        """All gradients are there; those of the loss's own parameters are each process's."""
+        own = [parameter for parameter in self.hosted.loss.parameters() if parameter.grad is not None]
+        if own:
+            average_gradients(own, samples=1)
 
     def on_optimizer_step(self, *_: Any, **__: Any) -> None:
         """The optimiser has moved; the Trainer forgets the gradients of its model alone."""

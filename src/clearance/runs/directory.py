@@ -152,9 +152,16 @@ def _check_same(path: Path, fingerprint: Mapping[str, Any]) -> None:
     found = differences(read_fingerprint(path), fingerprint)
     if found:
         more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        starts = all(one.startswith(("first_weights:", "first_loss:")) for one in found)
+        remedy = (
+            "Build model and loss as in the first call, after torch.manual_seed with the same seed; those that were "
+            "trained already do not continue their run"
+            if starts
+            else "Use another directory, or delete this one to start over"
+        )
         raise ValueError(
             f"`path` must be the directory of the same run; got {path}, which differs in "
-            f"{'; '.join(found[:_NAMED])}{more}. Use another directory, or delete this one to start over."
+            f"{'; '.join(found[:_NAMED])}{more}. {remedy}."
         )
 
 

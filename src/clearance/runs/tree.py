@@ -4,6 +4,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -68,6 +69,8 @@ class _Encoder:
         self._names: dict[tuple, str] = {}
 
     def encode(self, node: Any, path: str) -> Any:
+        if isinstance(node, np.generic):  # a learning rate that NumPy computed
+            node = node.item()
         kind = type(node)
         if kind in _SCALARS:
             return node
