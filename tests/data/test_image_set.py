@@ -319,7 +319,7 @@ SETS = {
     ),
     "infinity": (lambda _: image_set(changed(float("inf"))), "NaN or infinity in 1 of 4 images"),
     "0 to 255": (lambda _: image_set(GOOD * 255), r"got values from 0 to 255; divide by 255"),
-    "normalised": (lambda _: image_set(GOOD * 2 - 1), "got values from -1 to 1; leave the normalisation out"),
+    "normalised": (lambda _: image_set(GOOD * 2 - 1), "got values from -1 to 1; take the normalisation out"),
     "a little above 1": (lambda _: image_set(changed(1.001)), "got values from 0 to 1.001"),
     "lengths": (lambda _: image_set(labels=LABELS[:3]), "got 4 images and 3 labels"),
     "label above": (

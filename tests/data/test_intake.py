@@ -237,7 +237,7 @@ WRONG = {
     "text for an image": ([("a.png", 0)], "got str at index 0"),
     "label in words": ([(PIXELS[0], "cat")], "`labels` must be whole numbers"),
     "two labels": ([(PIXELS[0], [0, 1])], r"one whole number; got shape \(2,\) at index 0.*a DataLoader"),
-    "normalised": ([(PIXELS[0] * 9 - 3, 0)], "must lie in .* leave the normalisation out"),
+    "normalised": ([(PIXELS[0] * 9 - 3, 0)], "must lie in .* take the normalisation out"),
     "loader of images": (DataLoader(TensorDataset(PIXELS)), "a dictionary with both; got list of 1 at 0"),
     "loader of vectors": (
         DataLoader(TensorDataset(PIXELS[:, 0, 0], torch.tensor(LABELS)), batch_size=2),

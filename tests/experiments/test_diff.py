@@ -131,7 +131,7 @@ def test_several_models_are_refused(cards, tmp_path):
     two = type(report)({}, {}, "", "", (*report.records, *cards["blind"].report.records))
     with pytest.raises(ValueError, match="the audit of one model; got 2 in"):
         diff(cards["sound"], cl.Card(two))
-    with pytest.raises(FileNotFoundError, match=r"must hold a report\.json"):
+    with pytest.raises(FileNotFoundError, match=r"a report is a folder with report\.json"):
         diff(tmp_path, cards["sound"])
     again = tuple(dataclasses.replace(record, seed=1) for record in report.records)
     seeds = type(report)({}, {}, "", "", (*report.records, *again))

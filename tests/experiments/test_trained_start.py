@@ -13,9 +13,6 @@ from clearance.experiments.provenance import report_of
 from clearance.experiments.run import RunPlan, run_method
 from clearance.experiments.saved import build_model, load_model, load_run
 
-# One epoch on few images does not train a network well, and here that does not matter.
-pytestmark = pytest.mark.filterwarnings("ignore:the training of the network in:UserWarning")
-
 
 @pytest.fixture
 def trained(recipe, data, tmp_path):

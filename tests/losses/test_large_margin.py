@@ -1013,7 +1013,7 @@ class TestDistances:
 
     @pytest.mark.parametrize(
         ("change", "words"),
-        [(lambda x: 255 * x, "divide by 255"), (lambda x: x - 0.5, "leave the normalisation out")],
+        [(lambda x: 255 * x, "divide by 255"), (lambda x: x - 0.5, "take the normalisation out")],
     )
     def test_of_images_that_are_not_in_pixel_units(self, change, words):
         with pytest.raises(ValueError, match=rf"`images` must lie in \[0, 1\].*{words}"):

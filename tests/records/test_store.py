@@ -135,7 +135,7 @@ def test_an_exhibit_outside_the_folder_is_refused(report, tmp_path, name):
 
 
 def test_missing_and_damaged_reports_are_said_to_be(report, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"must hold a report\.json"):
+    with pytest.raises(FileNotFoundError, match=r"a report is a folder with report\.json"):
         load_report(tmp_path)
     path = report.save(tmp_path)
     text = path.read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ def begun(request, data, make_model, sgd):
         (lambda images, labels: (images, labels - 1), "`labels` must lie in 0..2 .*got labels from -1 to 1"),
         (lambda images, labels: (images, labels.float()), "`labels` must be an int64 tensor"),
         (lambda images, labels: (images * 255, labels), r"`images` must lie in \[0, 1\].*divide by 255"),
-        (lambda images, labels: (images - 0.5, labels), "leave the normalisation out"),
+        (lambda images, labels: (images - 0.5, labels), "take the normalisation out"),
         (lambda images, labels: (images * torch.nan, labels), "`images` must be finite"),
         (lambda images, labels: (images, labels[1:]), "got 24 images and 23 labels"),
         (lambda images, labels: (images[:0], labels[:0]), "at least one image"),
