@@ -589,7 +589,7 @@ def _decided(compared: Sequence[Compared], needed: int, numbers: int) -> tuple[C
         if numbers * tries[str(k)] < LEVEL and one.comparison.verdict == "worse"
     ]
     if against:
-        return "refuted", "refuted by " + _named(against)
+        return "refuted", "because of " + _named(against)
     open_ = [
         one
         for one in compared

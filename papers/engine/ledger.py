@@ -468,14 +468,14 @@ class Ledger:
 
     def verdicts_in_markdown(self) -> str:
         """The counts, every claim with its verdict, and what stands beside the verdicts."""
-        columns = ("id", "claim", "the paper", "here, mean ± sd over seeds", "verdict", "note")
+        columns = ("id", "claim", "the paper", "here, mean ± sd over seeds (and how many times better)", "verdict", "note")
         parts = [
             self._counted(),
             markdown_table([columns, *self._rows()]),
         ]
         beside = self._beside()
         if beside:
-            titles = ("claim", "reading", "verdict", "ordering alone", "here, mean ± sd over seeds")
+            titles = ("claim", "reading", "verdict", "ordering alone", "here, mean ± sd over seeds (and how many times better)")
             parts += [BESIDE, markdown_table([titles, *beside])]
         return "\n\n".join(part for part in parts if part).replace(THIN, " ")
 

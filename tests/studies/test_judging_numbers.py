@@ -86,7 +86,7 @@ class TestValue:
         assert [name for name, _ in ends] == ["the paper's +10 %", "the paper's -10 %"]
         assert [end for _, one in ends for end in one] == pytest.approx([0.11, 0.09])
         if expected == "refuted":
-            assert found.reason == f"refuted by the paper's {'-' if value < 0.1 else '+'}10 %"
+            assert found.reason == f"because of the paper's {'-' if value < 0.1 else '+'}10 %"
 
     def test_about_needs_a_number_and_room_to_miss_it(self):
         (reading,) = self.claims.claims[0].readings

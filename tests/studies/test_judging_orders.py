@@ -20,7 +20,7 @@ class TestOrder:
 
     def test_one_better_rival_refutes(self):
         altered = replaced(self.records, "dropout", 0.02)
-        assert verdict(one_claim(), altered) == ("refuted", "refuted by dropout (samples 10)")
+        assert verdict(one_claim(), altered) == ("refuted", "because of dropout (samples 10)")
 
     def test_one_rival_that_is_not_told_apart_leaves_it_open(self):
         own = {r.seed: r.measurement.value for r in self.records if r.method == "foca"}
@@ -126,7 +126,7 @@ class TestSizes:
 
     def test_the_size_that_refutes_is_named(self):
         _, reason = verdict(one_claim("{at_most = 100}"), self.records)
-        assert reason == "refuted by dropout (samples 100)"
+        assert reason == "because of dropout (samples 100)"
 
     def test_every_size_is_a_try_at_refuting_and_is_paid_for(self):
         """p about 0.02 at one size refutes a claim about that size, and not one about three."""
