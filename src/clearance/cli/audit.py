@@ -389,10 +389,8 @@ _IMAGES = ("train", "test", "unknown")
 _FILES = ("split", "slices", "weights")
 _PLAIN = ("weights_entry", *_OF_INPUT, "images", "seed")
 _OF_MACHINE = ("root", "cache", "device")
-_READERS = {
-    "slices": ("performance",),
-    "unknown": ("out_of_distribution", "likelihood"),
-}  # others refuse them
+# The audits that read them; others refuse them.
+_READERS = {"slices": ("performance",), "unknown": ("out_of_distribution", "likelihood")}
 
 
 def command(options: "AuditCommand", more: Sequence[str] | None = None, *, exact: bool = False) -> str:

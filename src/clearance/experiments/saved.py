@@ -81,9 +81,6 @@ def load_run(run_dir: str | Path) -> SavedRun:
             hint = f" If it contains weights, also name what builds the network: MODULE:NAME --weights {folder.name}."
         raise FileNotFoundError(f"{folder} must be the directory of a finished run; got {got}.{hint}")
     weights, result = read_result(folder)
-    ended = Status(Outcome(result["outcome"]), result["step"], result["reason"])
-    if not ended.good:
-        warnings.warn(f"the training of the network in {folder.name} {ended}", UserWarning, stacklevel=3)
     facts = _facts(folder)
     prefix = "model."
     kept = {n.removeprefix(prefix): v for n, v in weights.items() if n.startswith(prefix)}
@@ -94,6 +91,7 @@ def load_run(run_dir: str | Path) -> SavedRun:
         method = Method(**settings)
         model = empty_model(facts["model"], method, tuple(facts["shape"]), len(facts["classes"]))
         model.load_state_dict(kept)
+        ended = Status(Outcome(result["outcome"]), result["step"], result["reason"])
         found = SavedRun(
             model.eval(),
             from_tree(facts["recipe"], FACTS),
@@ -103,6 +101,8 @@ def load_run(run_dir: str | Path) -> SavedRun:
         )
     except _DAMAGE as error:
         raise _damaged(folder, error) from error
+    if not ended.good:
+        warnings.warn(f"the training of the network in {folder.name} {ended}", UserWarning, stacklevel=3)
     return (
         dataclasses.replace(found, model=with_channels_last(model)) if found.recipe.channels_last else found
     )

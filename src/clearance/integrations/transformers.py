@@ -181,9 +181,8 @@ class _Following(TrainerCallback):
             warnings.warn(f"the checkpoint has no {_STATE}: loss and FOCA begin anew", stacklevel=2)
             path = None
         self.hosted.begin(None if path is None else _read_state(path))
-        copy_from_first(
-            self.hosted.loss
-        )  # which is outside the module that DistributedDataParallel keeps alike
+        # it stands outside the module that DistributedDataParallel keeps alike
+        copy_from_first(self.hosted.loss)
 
     def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
         """A checkpoint was written."""

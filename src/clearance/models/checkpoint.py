@@ -22,12 +22,8 @@ ENTRIES = (
     "ema_state_dict", "state_dict_ema", "model_ema", "ema", "params_ema",
     "state_dict", "model", "model_state_dict", "net", "network", "params", "weights",
 )  # fmt: skip
-PREFIXES = (
-    "module.",
-    "model.",
-    "net.",
-    "_orig_mod.",
-)  # DataParallel and AveragedModel, Lightning, torch.compile
+# Of DataParallel and AveragedModel, of LightningModules, and of torch.compile.
+PREFIXES = ("module.", "model.", "net.", "_orig_mod.")
 _ZIP, _PICKLE, _POINTER = b"PK\x03\x04", b"\x80", b"version https://git-lfs"
 _GLOBAL = re.compile(r"GLOBAL ([\w.]+)")
 _SHOWN = 6
@@ -109,9 +105,8 @@ def load_weights(module: nn.Module, path: str | PathLike[str], entry: str | None
     _check_missing(checkpoint, [name for name in missing if not name.endswith(_COUNTERS)])
     _check_kinds(checkpoint, wanted, given)
     _check_shapes(checkpoint, wanted, given)
-    own = [
-        name for name in unexpected if prefix + name in checkpoint.tensors
-    ]  # not of what is beside the network
+    # not those of what stands beside the network
+    own = [name for name in unexpected if prefix + name in checkpoint.tensors]
     _check_unexpected(module, checkpoint, unexpected, own)
     fitting = {name: value for name, value in given.items() if name in wanted}
     _check_finite(checkpoint, fitting, wanted)
@@ -305,7 +300,7 @@ def _found(content: Any, file: str, entry: str | None) -> Checkpoint:
         return Checkpoint(_tensors(content), file)
     known = [name for name in ENTRIES if name in places]
     if known:
-        unread = [name for name in ENTRIES if isinstance(content.get(name), Mapping) and content[name]]
+        unread = [name for name in ENTRIES if _holds_tensors(content.get(name))]
         others = tuple(dict.fromkeys(name for name in (*places, *unread) if name != known[0]))
         return Checkpoint(_tensors(content[known[0]]), file, known[0], others)
     raise ValueError(
@@ -331,6 +326,11 @@ def _weights(value: Any) -> bool:
             for name, each in value.items()
         )
     )
+
+
+def _holds_tensors(value: Any) -> bool:
+    inside = value.values() if isinstance(value, Mapping) else ()
+    return any(isinstance(each, Tensor) or _holds_tensors(each) for each in inside)
 
 
 def _tensors(content: Mapping[str, Any]) -> dict[str, Tensor]:
