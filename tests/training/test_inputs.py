@@ -108,12 +108,6 @@ def test_fit_refuses_what_it_cannot_use(data, make_model, changes, error, messag
         fit(**given)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA here")
-def test_cuda_that_is_not_there_is_one_error(data, make_model):
-    with pytest.raises(ValueError, match="'cuda' is not available"):
-        fit(make_model(), EndToEnd(), data, epochs=1, device="cuda")
-
-
 def test_a_model_is_trained_where_it_is(data, make_model, monkeypatch):
     """Also where there is CUDA: what follows, as model(images), is for the device that its owner chose."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

@@ -33,7 +33,7 @@ from clearance.experiments.recipe import Recipe, identifier, to_tree
 from clearance.experiments.saved import FACTS, build_model, extractor_name, started_from
 from clearance.experiments.spread import spread_over
 from clearance.models import Classifier
-from clearance.models._running import with_channels_last
+from clearance.models._running import device_named, with_channels_last
 from clearance.records import ExhibitRecord, Record, RunNote
 from clearance.records.record import LeftOut
 from clearance.runs import check_finished, read_file, write_files
@@ -358,7 +358,7 @@ def run_method(
     folder = None if directory is None else directory / plan.folder
     # of a resumed run the earlier memory is unknown
     memory = PeakMemory() if own_process and (folder is None or not (folder / RUN).exists()) else None
-    model = _fresh_model(plan, data)
+    model = _fresh_model(plan, data).to(device_named("auto"))
     # a copy: no seed may start from the caller's loss as another seed trained it
     way = copy.deepcopy(plan.way) if plan.way is not None else build_way(plan.settings, model=model)
     stepper = build_optimizer(plan.settings, model)
@@ -376,7 +376,6 @@ def run_method(
         execution=Execution(torch.bfloat16 if plan.recipe.autocast else None, plan.recipe.compile_extractor),
         seed=plan.seed,
         label_noise=plan.recipe.label_noise,
-        device="auto",
         run_dir=folder,
         on_step=on_step,
     )

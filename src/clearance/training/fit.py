@@ -34,7 +34,7 @@ from clearance.data.intake import open_images
 from clearance.data.subsets import evenly_spaced
 from clearance.heads import GaussianMixture
 from clearance.losses._loss import Loss
-from clearance.models._running import device_named, device_of
+from clearance.models._running import device_of
 from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions
 from clearance.runs import RunDirectory
@@ -667,7 +667,6 @@ def fit(
     limits: Limits = NO_LIMITS,
     execution: Execution = IN_FLOAT32,
     label_noise: float = 0.0,
-    device: str | None = None,
     seed: int = 0,
     run_dir: str | Path | None = None,
     checkpoint_every: int = 500,
@@ -680,7 +679,7 @@ def fit(
     ``persistent=False``, attributes that change and Python's ``random`` are not restored.
 
     Args:
-        model: Trained in place. Batch normalisation in the extractor whose weights are frozen keeps its statistics.
+        model: Trained in place, on its device. Batch normalisation in the extractor whose weights are frozen keeps its statistics.
         way: The way of training, which defines a step.
         train: An ImageSet, (images, labels), or other data that :func:`clearance.data.open_images` takes: a map-style
             Dataset, a DataLoader, a Hugging Face dataset, ``"folder:PATH"``.
@@ -698,8 +697,6 @@ def fit(
         execution: Mixed precision and compilation of the extractor. Default: neither.
         label_noise: Share of the training labels that are known to be wrong, in [0, 1). It does not affect
             training: with few correct labels, a network that has learned only those does not count as collapsed.
-        device: Where to train, and where the model stays. Default: where the model is. ``"auto"`` is CUDA if available,
-            else the CPU.
         seed: Of batch order, augmentation, dropout, noise and new heads. It does not affect the model's initial
             weights: seed torch before you build the model.
         run_dir: Where the run is saved. A finished run is read back; a run with other settings raises an error.
@@ -735,11 +732,10 @@ def fit(
     check_kinds(way, optimizer, limits, execution, schedule=schedule, on_step=on_step, on_epoch=on_epoch)
     check_lengths(epochs, steps, batch_size, checkpoint_every)
     check_fraction("label_noise", label_noise, open_above=True)
-    place = device_of(model) if device is None else device_named(device)
+    place = device_of(model)
     check_processes(batch_size)
     data = open_images(train).to(place)
     sets = _validation_sets(validation, data, place)
-    model.to(place)
     way.loss.train().to(place)
     way.loss._watch_anew()
     _say_whose_state(way.loss, model)
