@@ -47,6 +47,7 @@ from papers.engine.judging import (
 )
 from papers.engine.study import NO_DATA, NoDataError, StudyRequest, missing_files
 
+HERE = "here, mean ± sd over seeds (and how many times better)"
 SCHEMA = 2  # 1 had no seeds' values, commit or digest
 
 
@@ -468,14 +469,14 @@ class Ledger:
 
     def verdicts_in_markdown(self) -> str:
         """The counts, every claim with its verdict, and what stands beside the verdicts."""
-        columns = ("id", "claim", "the paper", "here, mean ± sd over seeds (and how many times better)", "verdict", "note")
+        columns = ("id", "claim", "the paper", HERE, "verdict", "note")
         parts = [
             self._counted(),
             markdown_table([columns, *self._rows()]),
         ]
         beside = self._beside()
         if beside:
-            titles = ("claim", "reading", "verdict", "ordering alone", "here, mean ± sd over seeds (and how many times better)")
+            titles = ("claim", "reading", "verdict", "ordering alone", HERE)
             parts += [BESIDE, markdown_table([titles, *beside])]
         return "\n\n".join(part for part in parts if part).replace(THIN, " ")
 

@@ -679,7 +679,8 @@ def fit(
     ``persistent=False``, attributes that change and Python's ``random`` are not restored.
 
     Args:
-        model: Trained in place, on its device. Batch normalisation in the extractor whose weights are frozen keeps its statistics.
+        model: Trained in place, on its device. Batch normalisation in the extractor whose weights are frozen keeps its
+            statistics.
         way: The way of training, which defines a step.
         train: An ImageSet, (images, labels), or other data that :func:`clearance.data.open_images` takes: a map-style
             Dataset, a DataLoader, a Hugging Face dataset, ``"folder:PATH"``.
