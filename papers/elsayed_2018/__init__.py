@@ -54,6 +54,11 @@ ABOUT = Paper(
             "whether the l2 margin errs less under label noise (claim 1) because its gradients are clipped",
             datasets=_DATASETS,
         ),
+        "denominator": Study(
+            "papers.elsayed_2018.causes:run_denominator",
+            "whether it costs accuracy that the denominator of the distance is a constant (claim 17)",
+            datasets=_DATASETS,
+        ),
         "white-box": Study(
             "papers.elsayed_2018.attacked:run_white_box",
             "FGSM and iterated FGSM with the network's own gradients",

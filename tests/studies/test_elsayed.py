@@ -236,6 +236,23 @@ class TestCauses:
         assert {m for m, cell in against.items() if "[" in cell} == set(ran) - {"margin-l2"}
         assert verified(tmp_path / "ledger.json").problems == ()
 
+    def test_of_the_denominator_nothing_else_is_changed(self, quick, monkeypatch, tmp_path):
+        margin = Method(hidden=(), lr=0.01, loss="large-margin", loss_settings={"layers": ["input"]})
+        plain = protocol.noise_recipe
+
+        def recipe(*given):
+            found = plain(*given)
+            return dataclasses.replace(found, methods={**found.methods, "margin-l2": margin})
+
+        monkeypatch.setattr(protocol, "noise_recipe", recipe)
+        causes.run_denominator(StudyRequest(tmp_path, seeds=2))
+        assert {p.recipe.label_noise for p in quick} == set(RATES)
+        ran = {p.method: p.settings for p in quick}
+        assert list(ran) == ["cross-entropy", "margin-l2", "margin-l2, denominator in full"]
+        changed = {**margin.loss_settings, "denominator": "full"}
+        assert ran["margin-l2, denominator in full"] == dataclasses.replace(margin, loss_settings=changed)
+        assert verified(tmp_path / "ledger.json").problems == ()
+
 
 class TestAttacked:
     def test_the_white_box_leaves_no_more_than_without_attack(self, quick, tmp_path):
