@@ -42,6 +42,10 @@ ABOUT = Paper(
             "one setting of every loss besides its learning rate, by error and detection on a part of the training set",
             datasets=("digits", "mnist"),
         ),
+        "covariance": Study(
+            "papers.wan_2018.covariance:run",
+            "whether variances that are learned change anything (claim K1), on digits",
+        ),
         "combinations": Study(
             "papers.wan_2018.combinations:run",
             "FOCA with mixture heads, and L-GM with a large margin added, on digits",

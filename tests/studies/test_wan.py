@@ -45,7 +45,7 @@ class TestClaims:
     def test_studies_of_claims_are_there(self):
         named = {claim.study for claim in CLAIMS.claims if claim.study}
         assert named == {"accuracy", "fgsm", "verification", "fig1"}
-        assert named | {"search", "search-settings", "combinations", "left-out-class"} == set(
+        assert named | {"search", "search-settings", "combinations", "covariance", "left-out-class"} == set(
             paper("wan_2018").studies
         )
 

@@ -19,8 +19,8 @@ from papers.engine import rate_search
 from papers.engine.catalogue import learning_rates, paper_recipe, with_settings
 from papers.engine.reproduce import reproduce
 from papers.engine.study import NoDataError, StudyRequest
-from papers.engine.verify import ROOT
-from papers.wan_2018 import combinations, protocol, search_rates, search_settings
+from papers.engine.verify import ROOT, verified
+from papers.wan_2018 import combinations, covariance, protocol, search_rates, search_settings
 from studies.small_runs import cells, grids_here, interval, number, stored, with_changes
 
 SEEDS = 2
@@ -211,6 +211,31 @@ class TestCombinations:
         for combined, part in combinations.PAIRS:
             assert f"- {combined} against {part}, own head: " in text
         assert all(note in text for note in ("training time", combinations.UNDER_ATTACK.label))
+
+
+def test_variances_alone_differ_and_every_row_is_in_the_table(monkeypatch, tmp_path):
+    recipe = covariance.covariance_recipe()
+    forms = {name: method.mixture for name, method in recipe.methods.items()}
+    assert list(forms.values()) == ["identity", *covariance.LEARNED]
+    fixed, *learned = recipe.methods.values()
+    assert all(dataclasses.replace(one, mixture=fixed.mixture) == fixed for one in learned)
+    plans: list[RunPlan] = []
+    grids_here(monkeypatch, plans)
+    few = {"per_class": [1], "repetitions": [2], "all_images": False, "hidden": [4], "most_steps": 5}
+    brief = dataclasses.replace(
+        recipe, seeds=SEEDS, epochs=2, train_fraction=0.2, audit_settings={"co_adaptation": few}
+    )
+    monkeypatch.setattr(covariance, "covariance_recipe", lambda seeds: brief)
+    reproduce("wan_2018", only="covariance", seeds=SEEDS, out=tmp_path)
+    found, shown = stored(tmp_path, plans), cells(tmp_path)
+    assert list(shown) == [row.label for row in covariance.ROWS]
+    for method in recipe.methods:
+        values = [
+            number(found[method, seed], "calibration", "nll", temperature="as trained")
+            for seed in range(SEEDS)
+        ]
+        assert shown[covariance.ROWS[1].label][method].startswith(f"{interval(values)[0]:.3g} nats")
+    assert verified(tmp_path / "ledger.json").problems == ()
 
 
 def small(seeds=None):
