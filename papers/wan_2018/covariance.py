@@ -6,6 +6,7 @@ that the loss has by default, at the learning rate that was chosen without them;
 
 import dataclasses
 from pathlib import Path
+from typing import Literal
 
 from clearance.research import Recipe, build_data, plans_of
 from papers.engine.ledger import COST, ONE_IMAGE, OWN_HEAD, TableRow, provenance, save, table
@@ -14,7 +15,7 @@ from papers.wan_2018.protocol import base_recipe
 
 COMMAND = "python -m papers wan_2018 --only covariance"
 FIXED = "lgm"
-LEARNED = ("class_scalar", "class_diagonal")
+LEARNED: tuple[Literal["class_scalar", "class_diagonal"], ...] = ("class_scalar", "class_diagonal")
 ROWS = (
     OWN_HEAD,
     TableRow(

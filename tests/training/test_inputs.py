@@ -99,7 +99,6 @@ def test_a_module_that_is_no_classifier_is_refused(way):
             TypeError,
             r"`execution` must be .*Execution\(autocast=torch.bfloat16.*got 'bf16'",
         ),
-        ({"device": "gpu"}, ValueError, "`device` must be 'auto' or a device of torch's.*got 'gpu'"),
     ],
 )
 def test_fit_refuses_what_it_cannot_use(data, make_model, changes, error, message):

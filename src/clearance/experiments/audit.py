@@ -479,8 +479,8 @@ def _check_size(model: Classifier, given: Any, found: ImageSet) -> None:
     """
     size, how = model.example_size, model.preprocessing
     pictures = isinstance(given, str) and given.startswith("folder:")
-    resized = pictures and how is not None and how.size is not None
-    if size is None or resized or found.shape[1:] == size:
+    as_told = how is not None and found.shape[1:] == (how.size, how.size)
+    if size is None or as_told or found.shape[1:] == size:
         return
     (height, width), (high, wide) = found.shape[1:], size
     if not pictures:
