@@ -244,6 +244,24 @@ def test_p16_where_all_gradients_are_zero_eps_caps_the_distance(denominator, nor
     assert model.head.bias.grad.tolist() == [2.0, -2.0, 0.0, 0.0]
 
 
+@pytest.mark.parametrize("scale", [60, 80, 110])
+def test_full_gradients_are_finite_where_batch_statistics_couple_nearly_sure_samples(scale):
+    """Probabilities of 1e-40, whose inverse float32 cannot hold, meet those of other samples in the batch."""
+    torch.manual_seed(1)
+    extractor = nn.Sequential(
+        nn.Flatten(), nn.Linear(9, 16), nn.ReLU(), nn.BatchNorm1d(16),
+        nn.Linear(16, 16), nn.ReLU(), nn.BatchNorm1d(16),
+    )  # fmt: skip
+    model = Classifier(extractor, nn.Linear(16, 10))
+    with torch.no_grad():
+        model.head.weight *= scale
+    loss = LargeMarginLoss.reference(
+        ("input",), top_k=None, distance=DistanceSettings("element", denominator="full")
+    )
+    total(loss, model, torch.rand(64, 1, 3, 3), torch.arange(64) % 10).backward()
+    assert all(bool(parameter.grad.isfinite().all()) for parameter in model.parameters())
+
+
 @pytest.mark.parametrize("denominator", ["detach", "full"])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_p16_saturated_probabilities_give_a_finite_loss(denominator, sign):

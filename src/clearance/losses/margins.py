@@ -17,6 +17,7 @@ from clearance.data.image_set import check_pixels
 from clearance.models.classifier import ALWAYS, Classifier, check_classifier
 from clearance.tensors import GivenOutputs, Outputs, check_class_numbers
 
+_LEAST_UNIT = 1e-30  # of gradients: the inverse of a smaller one may be infinite, and its derivative NaN
 Score = Literal["logits", "softmax"]
 Unit = Literal["layer", "element", "spread"]
 Sweeps = Literal["auto", "sequential", "batched"]
@@ -453,8 +454,7 @@ def _analytic_norms(gradients: _GapGradients, layers: Sequence[str], norm: float
 
 def _norm(gradients: Tensor, norm: float) -> Tensor:
     """The dual norm, computed in units of the largest entry: squares overflow float32 before distances do."""
-    peak = gradients.detach().abs().amax(dim=2)
-    unit = torch.where(peak > 0, peak, 1.0)
+    unit = gradients.detach().abs().amax(dim=2).clamp(min=_LEAST_UNIT)
     return dual_norm(gradients / unit.unsqueeze(2), norm, leading=2) * unit
 
 
@@ -500,8 +500,7 @@ def _swept_norms(
     """
     # A sweep is linear in its start. Saturated probabilities give a start of 1e-9, which float16 layers cannot
     # represent, so each sample starts at 1 and its norm is scaled back.
-    size = gradients.detach().abs().amax(dim=2)
-    size = torch.where(size > 0, size, torch.ones_like(size))
+    size = gradients.detach().abs().amax(dim=2).clamp(min=_LEAST_UNIT)
     starts = (gradients / size.unsqueeze(-1)).to(root.dtype)
     together = sweeps == "batched" or (sweeps == "auto" and root.is_cuda)
     if not root.requires_grad:
