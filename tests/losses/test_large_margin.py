@@ -259,8 +259,8 @@ def test_full_gradients_are_finite_where_batch_statistics_couple_nearly_sure_sam
         ("input",), top_k=None, distance=DistanceSettings("element", denominator="full")
     )
     total(loss, model, torch.rand(64, 1, 3, 3), torch.arange(64) % 10).backward()
-    gradients = [parameter.grad for parameter in model.parameters()]
-    assert all(found is not None and bool(found.isfinite().all()) for found in gradients)
+    found = [parameter.grad for parameter in model.parameters()]
+    assert all(one is not None and bool(one.isfinite().all()) for one in found)
 
 
 @pytest.mark.parametrize("denominator", ["detach", "full"])
