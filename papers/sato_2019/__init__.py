@@ -32,6 +32,11 @@ ABOUT = Paper(
             "FOCA with one more layer in its extractor, compared behind that layer at equal own error",
             datasets=("digits", "mnist"),
         ),
+        "rivals": Study(
+            "papers.sato_2019.rivals:run",
+            "center, contrastive, triplet and L-GM losses and longer training beside FOCA, from few labels of MNIST",
+            datasets=("mnist",),
+        ),
         "search": Study(
             "papers.sato_2019.search_rates:run",
             "learning rates of CIFAR-10's recipe, four for every method, searched on half of the training images",

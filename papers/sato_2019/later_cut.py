@@ -132,7 +132,7 @@ def write_ledger(report: Report, trials: list[Trial], dataset: str, out: Path) -
         "interval. In brackets the verdict against plain training, paired over seeds; cost as a factor of plain "
         "training's.",
         table(report, ROWS, report.methods, "plain"),
-        *_verdicts(report, rivals),
+        *foca_against(report, rivals),
         "## The search\n\nOn a quarter of the training images, held out from training, one seed. The chosen rate is "
         f"the one with the lowest error from one image, of those with an own error of at most {100 * NEAR:g} points "
         "above the lowest of all methods.",
@@ -143,7 +143,7 @@ def write_ledger(report: Report, trials: list[Trial], dataset: str, out: Path) -
     )
 
 
-def _verdicts(report: Report, rivals: list[str]) -> list[str]:
+def foca_against(report: Report, rivals: list[str]) -> list[str]:
     """FOCA against each other method from one image, adjusted for their number, and with its own head."""
     own = ONE_IMAGE.of(report, "foca")
     compared = {name: compare_seeds(own, ONE_IMAGE.of(report, name)) for name in rivals}

@@ -6,12 +6,13 @@ import pytest
 
 from clearance.experiments.run import RunPlan
 from papers.engine.reproduce import reproduce
-from papers.sato_2019 import causes, squared_error
+from papers.sato_2019 import causes, rivals, squared_error
 from studies.small_runs import cells, grids_here, interval, number, stored, with_changes
 
 SEEDS = 3
 IMAGES = 130  # a tenth of the digits
 FULL_CAUSES, FULL_SQUARED = causes.cause_recipe, squared_error.squared_error_recipe
+FULL_RIVALS = rivals.rival_plans
 ONE_IMAGE = {
     "per_class": [1],
     "repetitions": [2],
@@ -83,6 +84,54 @@ def test_without_mnist_the_study_says_not_run(tmp_path):
     found = reproduce("sato_2019", only="causes", root=str(tmp_path / "nothing"), out=tmp_path)
     assert found.missing
     assert "not run" in found.ledger.read_text("utf-8")
+
+
+def small_rivals(dataset="mnist", root=None, seeds=SEEDS):
+    settings = {"co_adaptation": {**ONE_IMAGE, "all_images": False}}
+    plans = FULL_RIVALS(dataset, root, seeds)
+    small = [narrow(plan.recipe) for plan in plans]
+    return [
+        dataclasses.replace(
+            plan, recipe=dataclasses.replace(recipe, epochs=plan.recipe.epochs // 4, audit_settings=settings)
+        )
+        for plan, recipe in zip(plans, small, strict=True)
+    ]
+
+
+def test_every_rival_is_compared_with_foca_from_one_image(monkeypatch, tmp_path):
+    monkeypatch.setattr(rivals, "rival_plans", small_rivals)
+    plans: list[RunPlan] = []
+    grids_here(monkeypatch, plans)
+    reproduce("sato_2019", only="rivals", dataset="mnist", seeds=SEEDS, out=tmp_path)
+    found = stored(tmp_path, plans)
+    steps = {name: number(found[name, 0], "training", "steps") for name in rivals.METHODS}
+    assert steps["plain-longer"] == 3 * steps["plain"]
+    own = [one_image(found["foca", seed]) for seed in range(SEEDS)]
+    for name in rivals.METHODS[:-1]:
+        gaps = [mine - one_image(found[name, seed]) for seed, mine in enumerate(own)]
+        (line,) = [
+            one for one in (tmp_path / "ledger.md").read_text("utf-8").splitlines() if f"than {name}:" in one
+        ]
+        assert f"than {name}: " + f"{100 * interval(gaps)[0]:.1f}".replace("-", "−") in line
+
+
+def one_image(records):
+    return number(records, "co_adaptation", "error", head="retrained", samples=10)
+
+
+def test_rivals_train_on_every_image_at_the_rates_of_new_heads():
+    plans = {plan.method: plan.recipe for plan in rivals.rival_plans()}
+    assert {recipe.samples for recipe in plans.values()} == {None}
+    assert [plans[name].methods[name].lr for name in rivals.METHODS] == [
+        0.1,
+        0.1,
+        0.1,
+        0.05,
+        0.1,
+        0.05,
+        0.1,
+        0.05,
+    ]
 
 
 @pytest.mark.slow
