@@ -232,6 +232,15 @@ def test_normalising_twice_is_warned_of(make, words, images):
     wrap(make(), example=images, verbose=False)  # without mean and std: no warning, which would be an error
 
 
+@pytest.mark.parametrize("opened", [wrap, black_box])
+def test_logits_that_depend_on_the_batch_are_warned_of(opened, images):
+    norm = nn.BatchNorm2d(4, track_running_stats=False)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), nn.Flatten(), nn.LazyLinear(5)).eval()
+    with pytest.warns(UserWarning, match="depend on the other images of its batch") as caught:
+        opened(module, example=images, verbose=False)
+    assert caught[0].filename == __file__
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from clearance.models.classifier import Classifier
 
+_NEIGHBOURS = 0.05  # of the spread of all logits; quantised models change by less
 _ANY_FORMAT = ("torch.nn.modules.", "clearance.")  # code that does not depend on the memory format of tensors
 
 
@@ -152,3 +153,18 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients inside the block."""
     with in_evaluation_mode(module), torch.no_grad():
         yield
+
+
+def warn_of_neighbours(model: nn.Module, example: Tensor) -> None:
+    """Warn if an image's logits depend on the other images of its batch: black images take their place."""
+    half = (len(example) + 1) // 2
+    with evaluating(model):
+        logits, beside = model(example), model(torch.cat([example[:half], torch.zeros_like(example[half:])]))
+    if float((beside - logits)[:half].abs().max()) > _NEIGHBOURS * float(logits.std(correction=0)):
+        warnings.warn(
+            "an image's logits depend on the other images of its batch, as those of a layer that uses a batch's "
+            "statistics in evaluation mode do; every number then depends on batches. Give batch normalisation running "
+            "statistics (track_running_stats=True).",
+            UserWarning,
+            stacklevel=4,
+        )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from clearance.data.preprocessing import preprocessing_of
-from clearance.models._running import evaluating
+from clearance.models._running import evaluating, warn_of_neighbours
 from clearance.models.classifier import Classifier
 from clearance.models.cut import two_logits
 from clearance.models.given import checked_example, failed_on, logits_entries, normalisation_of
@@ -48,7 +48,7 @@ def black_box(
 
     Warns:
         UserWarning: If outputs may be probabilities of a sigmoid, which are taken for logits: return their ``logit()``.
-            Or if the same images get other logits when asked again.
+            Or if the same images get other logits when asked again, or beside other images.
 
     >>> model = black_box(lambda images: (-images.flatten(1)[:, :3]).tolist(), example=torch.rand(4, 1, 4, 4))
     black box: 3 classes; it gives no features and no gradients
@@ -91,6 +91,8 @@ def boxed(
                 UserWarning,
                 stacklevel=3,
             )
+        else:
+            warn_of_neighbours(model, example)
         rows = logits.double().sum(dim=1)
         inside = bool(((logits >= 0) & (logits <= 1 + _ROUNDING)).all())
         answers.probabilities = inside and not answers.single and bool(((rows - 1).abs() < _ROUNDING).all())

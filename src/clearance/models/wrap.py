@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from clearance._checks import did_you_mean
 from clearance.data.preprocessing import preprocessing_of
-from clearance.models._running import evaluating
+from clearance.models._running import evaluating, warn_of_neighbours
 from clearance.models.classifier import Classifier, check_separate, in_precision_of
 from clearance.models.cut import MapHead, SummedHeads, TwoLogits, UntilHead, UntilHeads, UntilMap
 from clearance.models.given import checked_example, failed_on, logits_entries, normalisation_of
@@ -80,7 +80,8 @@ def wrap(
             ``Preprocessing``, or `mean` or `std` are given beside those that it holds.
 
     Warns:
-        UserWarning: If `mean` and `std` are given although the module seems to normalise its input.
+        UserWarning: If `mean` and `std` are given although the module seems to normalise its input, or an image's
+            logits depend on the other images of its batch.
 
     Misleads: an operation after the head that does not change its output on `example` (a clamp above all logits)
     passes the proof and is dropped.
@@ -119,6 +120,7 @@ def wrapped(
     received = _check_head_input(name, [call for call in calls if call.module is part], len(example))
     seen = _Seen(module, inputs, entries, calls, name, part, received, chosen=head is None)
     model, line = _proved(seen, example, mean_tensor, std_tensor)
+    warn_of_neighbours(model, example)
     model.example_size = (example.shape[2], example.shape[3])
     model.preprocessing = None if preprocessing is None else preprocessing_of(preprocessing)
     return model, f"wrap: {compiled}{line}"
