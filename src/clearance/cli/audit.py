@@ -161,7 +161,7 @@ class AuditCommand:
         device: auto, cpu, cuda or mps.
         cache: Folder for decoded pictures and features (default: CLEARANCE_CACHE, or the user's cache folder).
         root: The folder with the files of a run's dataset, if it has moved, or of datasets given by name.
-        audits: Names separated by commas, few-labels for label cost and linear probe, or all (default: those of the
+        audits: Names separated by commas, few-labels for co_adaptation and linear_probe, or all (default: those of the
             run; else accuracy, duplicates and wrong labels, input, performance, mistakes, corruptions, confidence,
             unknown images and the smallest change).
         settings: Settings of audits, such as "robustness.epsilons.inf=2/255,8/255" (default: the run's, or each
