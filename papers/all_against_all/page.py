@@ -166,7 +166,7 @@ def _compared(
         for name, row in values.items()
         if name != other
     }
-    return found, holm({name: 1.0 if one.p is None else one.p for name, one in found.items()})
+    return found, holm({name: one.p for name, one in found.items()})
 
 
 def _intervals(work: Work) -> str:

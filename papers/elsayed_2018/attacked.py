@@ -29,7 +29,6 @@ from papers.engine.ledger import JudgedStudy
 from papers.engine.study import (
     StudyRequest,
     Tree,
-    data_if_there,
     is_finished,
     network_of,
     records_of,
@@ -84,8 +83,7 @@ def attack_study(name: str, box: str, recipe: Recipe, request: StudyRequest) -> 
         request: What was asked for. Without the dataset's files the ledger says "not run: no data".
     """
     study = JudgedStudy(PAPER, (name,), recipe.dataset)
-    if (data := data_if_there(recipe)) is None:
-        return study.without_data(recipe, request)
+    data = study.data(recipe, request)
     recipe = with_verdict(recipe, box)
     plans = plans_of(recipe)
     found = request.grid(plans, data)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from clearance import Method
-from clearance.research import Recipe, Report
+from clearance.research import Recipe
 from papers.elsayed_2018 import noise, protocol, small_data
 from papers.elsayed_2018.protocol import BASELINE, PAPER, PROTOCOLS
 from papers.engine.ledger import COST, TableRow, command_line, provenance, save, table
@@ -162,19 +162,6 @@ def answered(asked: Callable[[StudyRequest], Question], request: StudyRequest) -
     found = run_conditions(question.recipes, question.setting[0], data, request)
     command = command_line(PAPER, request.dataset, request.seeds, only=question.study)
     report = request.paged(start, found, command, question.recipes)
-    return write_ledger(report, question, request)
-
-
-run_small_data = partial(answered, few_images)
-run_clipping = partial(answered, clipped_steps)
-run_denominator = partial(answered, denominators)
-
-
-def write_ledger(report: Report, question: Question, request: StudyRequest) -> Path:
-    """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first.
-
-    Its first table holds every method against cross-entropy, its second against the margin as it was run.
-    """
     setting, counted = question.setting
     rows = [
         TableRow(f"{value} {counted}", "accuracy", context={"split": "test", setting: value})
@@ -193,3 +180,8 @@ def write_ledger(report: Report, question: Question, request: StudyRequest) -> P
         table(report, again, report.methods, AS_RUN),
     ]
     return save(report, "\n\n".join(lines), rows, (BASELINE, AS_RUN), request.out)
+
+
+run_small_data = partial(answered, few_images)
+run_clipping = partial(answered, clipped_steps)
+run_denominator = partial(answered, denominators)

@@ -29,7 +29,7 @@ from clearance.research import (
 )
 from papers.elsayed_2018.protocol import PAPER
 from papers.engine.ledger import JudgedStudy, mean_and_spread
-from papers.engine.study import StudyRequest, data_if_there, run_conditions
+from papers.engine.study import StudyRequest, run_conditions
 
 # The figures of this paper's studies: a panel for each table, methods over conditions with their spread.
 
@@ -187,8 +187,7 @@ def compared_conditions(
     """
     start = next(iter(recipes.values()))
     study = JudgedStudy(PAPER, (name,), request.dataset)
-    if (data := data_if_there(start)) is None:
-        return study.without_data(start, request)
+    data = study.data(start, request)
     found = [also(run) for run in run_conditions(recipes, setting, data, request)]
     return write_tables(study, tables, start, found, request, recipes)
 

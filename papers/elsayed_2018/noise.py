@@ -12,6 +12,7 @@ from clearance import Measurement
 from clearance.research import Record, RunFindings
 from papers.elsayed_2018.conditions import Scale, Table, compared_conditions
 from papers.elsayed_2018.protocol import PROTOCOLS, noise_recipes
+from papers.engine.ledger import measured
 from papers.engine.study import StudyRequest
 
 SETTING = "noise"
@@ -60,9 +61,7 @@ def with_every_epoch(run: RunFindings) -> RunFindings:
     curve = next(
         (e.exhibit for e in run.exhibits if (e.exhibit.audit, e.exhibit.name) == ("training", "epochs")), None
     )
-    last = next(
-        (r for r in run.records if (r.measurement.audit, r.measurement.name) == ("accuracy", "error")), None
-    )
+    last = next(measured(run.records, "accuracy", "error"), None)
     if curve is None or last is None:
         return run
     errors = [

@@ -122,13 +122,11 @@ POINT = "#8a8a8a"
 Columns = Mapping[str, Sequence[Any]]
 
 
-def picture(report: Report, losses: Sequence[str], classes: Sequence[str]) -> Figure:
+def picture(report: Report) -> Figure:
     """A panel for every seed, so that none is picked by its looks.
 
     Args:
         report: Of all runs; each has a ``boundary`` exhibit, the curve's points in their order along the curve.
-        losses: Their names; a line each.
-        classes: Their names; a marker each.
     """
     panels = {
         (record.seed, record.method): record.exhibit.columns
@@ -140,8 +138,8 @@ def picture(report: Report, losses: Sequence[str], classes: Sequence[str]) -> Fi
     figure = Figure(figsize=(9.6, 3.4 * rows + 0.5), layout="constrained")
     cells = figure.subplots(rows, COLUMNS_OF_PANELS, sharex=True, sharey=True, squeeze=False).ravel()
     for axes, seed in zip(cells, seeds, strict=False):
-        _points(axes, panels[seed, losses[0]], classes)
-        for index, loss in enumerate(losses):
+        _points(axes, panels[seed, LOSSES[0]])
+        for index, loss in enumerate(LOSSES):
             _boundary(axes, panels[seed, loss], index)
         axes.set_title(f"seed {seed}", fontsize=10, color=INK)
         axes.set_xlim(0, 1)
@@ -149,9 +147,7 @@ def picture(report: Report, losses: Sequence[str], classes: Sequence[str]) -> Fi
         style_plane(axes)
     for axes in cells[len(seeds) :]:
         axes.set_visible(False)
-    figure.legend(
-        handles=_legend(losses, classes), loc="outside lower center", ncols=4, frameon=False, labelcolor=INK
-    )
+    figure.legend(handles=_legend(), loc="outside lower center", ncols=4, frameon=False, labelcolor=INK)
     return figure
 
 
@@ -188,9 +184,9 @@ def _boundary(axes: Axes, columns: Columns, index: int) -> None:
     axes.plot(x, y, color=SERIES[index], linestyle=STYLES[index], linewidth=WIDTH)
 
 
-def _points(axes: Axes, columns: Columns, classes: Sequence[str]) -> None:
+def _points(axes: Axes, columns: Columns) -> None:
     places, labels = np.array([columns["x"], columns["y"]], float), np.array(columns["label"])
-    for index, name in enumerate(classes):
+    for index, name in enumerate(CLASSES):
         mine = places[:, labels == name]
         axes.scatter(mine[0], mine[1], s=22, marker=MARKERS[2 * index], **_look(index))
 
@@ -199,56 +195,38 @@ def _look(index: int) -> dict[str, Any]:
     return {"facecolor": "white" if index else POINT, "edgecolor": POINT, "linewidth": 1.0, "zorder": 3}
 
 
-def _legend(losses: Sequence[str], classes: Sequence[str]) -> list[Line2D]:
+def _legend() -> list[Line2D]:
     lines = [
         Line2D([], [], color=SERIES[k], linestyle=STYLES[k], linewidth=WIDTH, label=f"boundary, {loss}")
-        for k, loss in enumerate(losses)
+        for k, loss in enumerate(LOSSES)
     ]
     dots = [
         Line2D([], [], color=POINT, marker=MARKERS[2 * k], linestyle="none", label=f"training points, {name}",
                markerfacecolor="white" if k else POINT)
-        for k, name in enumerate(classes)
+        for k, name in enumerate(CLASSES)
     ]  # fmt: skip
     return [*lines, *dots]
 
 
 # The ledger of the toy of Fig. 1b: errors and exact distances, and whether the margin's are better.
 
-AUDIT = "toy"
+NAME = "toy"
 ERRORS = (
-    TableRow("training error", AUDIT, "train_error"),
-    TableRow("test error", AUDIT, "test_error"),
+    TableRow("training error", NAME, "train_error"),
+    TableRow("test error", NAME, "test_error"),
 )
 DISTANCES = (
-    TableRow("smallest distance", AUDIT, "smallest_distance", "pixel units", better="higher"),
-    TableRow("median distance", AUDIT, "median_distance", "pixel units", better="higher"),
+    TableRow("smallest distance", NAME, "smallest_distance", "pixel units", better="higher"),
+    TableRow("median distance", NAME, "median_distance", "pixel units", better="higher"),
 )
 BASELINE, MARGIN = "cross-entropy", "margin-l2"
 
 
-def write_ledger(report: Report, losses: Sequence[str], picture: str, out: Path) -> Path:
-    """``ledger.md``, and ``ledger.json`` with each number of each seed; the first's path.
-
-    Args:
-        report: Of all runs.
-        losses: Their names, a row for each.
-        picture: The file that shows their boundaries, next to the ledger.
-        out: The folder.
-    """
-    return save(report, ledger(report, losses, picture), (*ERRORS, *DISTANCES), (BASELINE,), out)
-
-
-def ledger(report: Report, losses: Sequence[str], picture: str) -> str:
-    """What both losses came to, and whether the margin's distances and test errors are better, seed by seed.
-
-    Args:
-        report: Of all runs.
-        losses: Their names, a row for each.
-        picture: The file that shows their boundaries, next to the ledger.
-    """
+def ledger(report: Report) -> str:
+    """What both losses came to, and whether the margin's distances and test errors are better, seed by seed."""
     judged = (ERRORS[1], *DISTANCES)
     rows = [["", *(one.label for one in (*ERRORS, *DISTANCES))]]
-    rows += [[loss, *_cells(report, loss)] for loss in losses]
+    rows += [[loss, *_cells(report, loss)] for loss in LOSSES]
     lines = [
         "# elsayed_2018: the toy of Fig. 1b",
         provenance(report),
@@ -259,7 +237,7 @@ def ledger(report: Report, losses: Sequence[str], picture: str) -> str:
         "Margin against cross-entropy, paired over seeds: "
         + "; ".join(f"{one.label} {_verdict(report, one)}" for one in judged)
         + ".",
-        f"![The boundaries of both losses under every seed, with the training points]({picture})",
+        f"![The boundaries of both losses under every seed, with the training points]({PICTURE})",
     ]
     return "\n\n".join(lines)
 
@@ -284,7 +262,6 @@ def _verdict(report: Report, quantity: TableRow) -> str:
 LossName = Literal["cross-entropy", "margin-l2"]
 LOSSES: tuple[LossName, ...] = ("cross-entropy", "margin-l2")
 HIDDEN = ("extractor.2", "extractor.4", "extractor.6")
-NAME = "toy"
 SEEDS = 5
 CLASSES = ("upper", "lower")
 COMMAND = "python -m papers elsayed_2018 --only toy"
@@ -400,8 +377,8 @@ def run(request: StudyRequest) -> Path:
         {"dataset": NAME, "seeds": count, **dataclasses.asdict(settings)}, found, request.command(COMMAND)
     )
     Card(report).save_folder(request.out)
-    write_bytes(request.out / PICTURE, as_png(picture(report, LOSSES, CLASSES)))
-    return write_ledger(report, LOSSES, PICTURE, request.out)
+    write_bytes(request.out / PICTURE, as_png(picture(report)))
+    return save(report, ledger(report), (*ERRORS, *DISTANCES), (BASELINE,), request.out)
 
 
 def run_toy(loss: LossName, settings: ToySettings, seed: int) -> RunFindings:

@@ -426,18 +426,6 @@ def _with_included(judgement: Judgement, judged: Mapping[str, Judgement]) -> Jud
     return judgement
 
 
-def not_run(claims: PaperClaims, reason: str) -> tuple[Judgement, ...]:
-    """Every claim, not run for one reason.
-
-    >>> not_run(PaperClaims("x", "", "foca", (), ()), "no data")
-    ()
-    """
-    return tuple(
-        Judgement(claim, "no verdict", RECALLED) if claim.recalled else Judgement(claim, "not run", reason)
-        for claim in claims.claims
-    )
-
-
 def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf) -> Judgement:
     dataset = shelf.dataset
     seeds = claims.seeds_of(claim.study, dataset)
@@ -566,9 +554,9 @@ def _compared(pair: Pair, reading: ClaimReading, factor: float) -> Comparison:
 
 def _adjusted(pairs: Sequence[Pair], comparisons: Sequence[Comparison]) -> list[Compared]:
     """Each comparison with its p value, adjusted for all rivals in the same quantity."""
-    families: dict[Any, dict[str, float]] = {}
+    families: dict[Any, dict[str, float | None]] = {}
     for place, (pair, one) in enumerate(zip(pairs, comparisons, strict=True)):
-        families.setdefault(pair.family, {})[str(place)] = 1.0 if one.p is None else one.p
+        families.setdefault(pair.family, {})[str(place)] = one.p
     adjusted = {place: p for family in families.values() for place, p in holm(family).items()}
     return [
         Compared(pair.first, pair.second, one, None if one.p is None else adjusted[str(place)])
@@ -582,7 +570,7 @@ def _decided(compared: Sequence[Compared], needed: int, numbers: int) -> tuple[C
         return "cannot tell", f"{few} seed{'' if few == 1 else 's'}; a verdict needs {needed}"
     # "At every size" is refuted by any one size, and a claim about several numbers by any one of them: all are tries
     # and are paid for.
-    tries = holm({str(k): _p(one) for k, one in enumerate(compared)})
+    tries = holm({str(k): one.comparison.p for k, one in enumerate(compared)})
     against = [
         one
         for k, one in enumerate(compared)
@@ -596,10 +584,6 @@ def _decided(compared: Sequence[Compared], needed: int, numbers: int) -> tuple[C
         if one.comparison.verdict != "better" or one.adjusted is None or one.adjusted >= LEVEL
     ]
     return ("cannot tell", "inconclusive against " + _named(open_)) if open_ else ("holds", "")
-
-
-def _p(one: Compared) -> float:
-    return 1.0 if one.comparison.p is None else one.comparison.p
 
 
 def _named(compared: Sequence[Compared]) -> str:

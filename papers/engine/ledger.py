@@ -10,11 +10,11 @@ import json
 import math
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from clearance import Measurement
 from clearance.research import (
@@ -24,6 +24,7 @@ from clearance.research import (
     Recipe,
     Record,
     Report,
+    RunData,
     Scalar,
     SummaryRow,
     compare_seeds,
@@ -43,9 +44,8 @@ from papers.engine.judging import (
     Judgement,
     Series,
     judge,
-    not_run,
 )
-from papers.engine.study import NO_DATA, NoDataError, StudyRequest, missing_files
+from papers.engine.study import NO_DATA, NoDataError, StudyRequest, data_if_there, missing_files
 
 HERE = "here, mean ± sd over seeds (and how many times better)"
 SCHEMA = 2  # 1 had no seeds' values, commit or digest
@@ -184,6 +184,16 @@ def unfinished_in_words(report: Report) -> str:
     return ", ".join(f"{method}: {count} {outcome}" for (method, outcome), count in bad.items())
 
 
+def measured(
+    records: Iterable[Record], audit: str, name: str, context: Mapping[str, Scalar] | None = None
+) -> Iterator[Record]:
+    """The records of a number; `context` are settings that identify it, among others that it may have."""
+    for record in records:
+        one, wanted = record.measurement, (context or {}).items()
+        if (one.audit, one.name) == (audit, name) and all(one.context.get(k) == v for k, v in wanted):
+            yield record
+
+
 def by_seed(
     records: Iterable[Record], method: str, audit: str, name: str, context: Mapping[str, Scalar] | None = None
 ) -> dict[int, float]:
@@ -196,12 +206,8 @@ def by_seed(
         name: What was measured.
         context: The settings that identify it, among others that it may have.
     """
-    wanted = context or {}
     return {
-        record.seed: record.measurement.value
-        for record in records
-        if (record.method, record.measurement.audit, record.measurement.name) == (method, audit, name)
-        and all(record.measurement.context.get(key) == value for key, value in wanted.items())
+        r.seed: r.measurement.value for r in measured(records, audit, name, context) if r.method == method
     }
 
 
@@ -631,10 +637,9 @@ def _listed(lines: Sequence[str]) -> str:
 
 def ledger_without_data(claims: PaperClaims, recipe: Recipe, command: str) -> Ledger:
     """The ledger that says "not run: no data" of every claim that the dataset's files would help."""
-    absent, known = not_run(claims, NO_DATA), judge(claims, [], recipe.dataset)
     judgements = tuple(
-        no_data if _needs_data(row.claim, recipe.dataset) else row
-        for no_data, row in zip(absent, known, strict=True)
+        Judgement(row.claim, "not run", NO_DATA) if _needs_data(row.claim, recipe.dataset) else row
+        for row in judge(claims, [], recipe.dataset)
     )
     return Ledger(claims, recipe.dataset, judgements, report_of(recipe, [], command))
 
@@ -657,8 +662,8 @@ def check_no_results(out: Path) -> None:
 
 def _needs_data(claim: Claim, dataset: str) -> bool:
     """Whether a dataset's files would help a claim: not one about another dataset, nor one that nothing measures."""
-    measured = bool(claim.readings or claim.study or claim.recalled)
-    return measured and dataset in (*claim.datasets, *claim.also)
+    is_measured = bool(claim.readings or claim.study) and not claim.recalled
+    return is_measured and dataset in (*claim.datasets, *claim.also)
 
 
 @dataclass(frozen=True)
@@ -700,8 +705,10 @@ class JudgedStudy:
             return judgement
         return dataclasses.replace(judgement, reason=f"judged by --only {claim.study}", readings=())
 
-    def without_data(self, recipe: Recipe, request: StudyRequest) -> NoReturn:
-        """Write the ledger that says that nothing was run, and raise NoDataError with it."""
+    def data(self, recipe: Recipe, request: StudyRequest) -> RunData:
+        """The images of a recipe; without them the ledger says that nothing was run, and NoDataError is raised."""
+        if (found := data_if_there(recipe)) is not None:
+            return found
         claims, command = paper_claims(self.paper), self.command(request.seeds)
         path = save_without_data(ledger_without_data(claims, recipe, command), request.out)
         raise NoDataError(missing_files(recipe), path)

@@ -96,6 +96,7 @@ class StudyRequest:
         findings: Iterable[RunFindings],
         command: str,
         conditions: Mapping[Any, Recipe] | None = None,
+        **facts: Any,
     ) -> Report:
         """Save the report of a study as a page and as records.
 
@@ -105,15 +106,15 @@ class StudyRequest:
             command: The command, for the report.
             conditions: The recipes of `run_conditions`: the report says how they differ, and which versions their kept
                 runs were made with.
+            **facts: What else the report keeps beside the recipe's settings.
         """
         report = report_of(recipe, findings, command)
         if conditions is not None:
             plans = [plan for _, plan in _planned(conditions)]
-            report = dataclasses.replace(
-                report,
-                recipe={**report.recipe, "conditions": changed_settings(conditions)},
-                versions=versions_of(Kept(self.out / RUNS), plans, report.versions),
-            )
+            facts["conditions"] = changed_settings(conditions)
+            versions = versions_of(Kept(self.out / RUNS), plans, report.versions)
+            report = dataclasses.replace(report, versions=versions)
+        report = dataclasses.replace(report, recipe={**report.recipe, **facts})
         Card(report).save_folder(self.out)
         return report
 

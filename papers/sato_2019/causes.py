@@ -56,18 +56,7 @@ def run(request: StudyRequest) -> Path:
     found = request.grid(plans, data)
     both = {**recipes[1].methods, **recipes[0].methods}
     shown = dataclasses.replace(recipes[1], methods=both, seeds=count)
-    return write_ledger(request.paged(shown, found, request.command(COMMAND)), request.out)
-
-
-def retrained(audit: str) -> TableRow:
-    """The head that is trained again on all images, behind the cut of that audit."""
-    context: Mapping[str, Scalar] = {"head": "retrained", "samples": IMAGES}
-    where = "one layer later" if audit == "deeper_cut" else "at the recipe's cut"
-    return TableRow(f"retrained on all images, {where}", audit, context=context)
-
-
-def write_ledger(report: Report, out: Path) -> Path:
-    """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first."""
+    report = request.paged(shown, found, request.command(COMMAND))
     rows = [OWN_HEAD, retrained("co_adaptation"), retrained("deeper_cut"), *COST]
     lines = [
         "# sato_2019: is a retrained head worse than the model's own (A6)?",
@@ -85,7 +74,14 @@ def write_ledger(report: Report, out: Path) -> Path:
             ]
         ),
     ]  # fmt: skip
-    return save(report, "\n\n".join(lines), rows, (AS_RUN,), out)
+    return save(report, "\n\n".join(lines), rows, (AS_RUN,), request.out)
+
+
+def retrained(audit: str) -> TableRow:
+    """The head that is trained again on all images, behind the cut of that audit."""
+    context: Mapping[str, Scalar] = {"head": "retrained", "samples": IMAGES}
+    where = "one layer later" if audit == "deeper_cut" else "at the recipe's cut"
+    return TableRow(f"retrained on all images, {where}", audit, context=context)
 
 
 def _line(label: str, report: Report, method: str, audit: str) -> str:

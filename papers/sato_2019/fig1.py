@@ -738,17 +738,6 @@ ABOUT = (
 )
 
 
-def write_ledger(report: Report, out: Path, picture: str) -> Path:
-    """Write ``ledger.md`` and ``ledger.json``; the path of the first.
-
-    Args:
-        report: Of this study.
-        out: Where to.
-        picture: Name of the picture's file in the same folder.
-    """
-    return write_ledger_files(out, _markdown(report, picture), _values(report))
-
-
 def _values(report: Report) -> dict[str, Any]:
     panels = {}
     for method in report.methods:
@@ -777,7 +766,7 @@ def _values(report: Report) -> dict[str, Any]:
     }
 
 
-def _markdown(report: Report, picture: str) -> str:
+def _markdown(report: Report) -> str:
     seeds = sorted({record.seed for record in report.records})
     bad = [f"{note.method}, seed {note.seed}: {note.status}" for note in report.runs if not note.good]
     between = [["", "median", *(f"seed {seed}" for seed in seeds)]]
@@ -787,7 +776,7 @@ def _markdown(report: Report, picture: str) -> str:
         f"Made by `{report.command}`, {report.created}. Versions: {versions_in_words(report)}.",
         *ABOUT,
         f"Not finished, and counted as they ended: {'; '.join(bad)}." if bad else "",
-        f"![Features in the plane]({picture})",
+        f"![Features in the plane]({PICTURE})",
         "Each panel of the picture is the finished run whose within/between is nearest the median over seeds.",
         "## Medians over seeds",
         markdown_table(_medians(report)),
@@ -872,7 +861,7 @@ def study(settings: ToySettings, seeds: int, out: Path, listener: Listener) -> P
     report = report_with(facts, found, COMMAND if seeds == SEEDS else f"{COMMAND} --seeds {seeds}")
     report.save(out)
     write_bytes(out / PICTURE, as_png(picture_of(report)))
-    return write_ledger(report, out, PICTURE)
+    return write_ledger_files(out, _markdown(report), _values(report))
 
 
 def shown_runs(runs: Sequence[ToyRun], records: Sequence[Record]) -> list[ToyRun]:

@@ -37,7 +37,17 @@ from clearance.research import (
     write_bytes,
 )
 from papers.engine.catalogue import paper_recipe
-from papers.engine.ledger import COST, OWN_HEAD, TableRow, cost_in_words, in_words, provenance, save, table
+from papers.engine.ledger import (
+    COST,
+    OWN_HEAD,
+    TableRow,
+    cost_in_words,
+    in_words,
+    measured,
+    provenance,
+    save,
+    table,
+)
 from papers.engine.study import NoDataError, StudyRequest
 
 # What a few epochs of fine-tuning changed, with its cost, as Markdown and JSON.
@@ -93,13 +103,8 @@ def _line(trial: Tried, report: Report) -> str:
 
 def _quantities(report: Report) -> list[TableRow]:
     """Every head on every number of images that was measured."""
-    sizes = sorted(
-        {
-            r.measurement.context["samples"]
-            for r in report.records
-            if (r.measurement.audit, r.measurement.name) == ("co_adaptation", "error")
-        }
-    )
+    found = measured(report.records, "co_adaptation", "error")
+    sizes = sorted({record.measurement.context["samples"] for record in found})
     return [
         TableRow(f"{head} head, {size} images", "co_adaptation", context={"head": head, "samples": size})
         for head in HEADS
@@ -286,8 +291,6 @@ def _one_image_error(found: RunFindings) -> float:
     """Of retrained heads; chance where nothing could be measured."""
     errors = {
         r.measurement.context["samples"]: r.measurement.value
-        for r in found.records
-        if (r.measurement.audit, r.measurement.name) == ("co_adaptation", "error")
-        and r.measurement.context["head"] == "retrained"
+        for r in measured(found.records, "co_adaptation", "error", {"head": "retrained"})
     }
     return errors[min(errors)] if errors else 1.0

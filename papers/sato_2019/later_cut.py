@@ -13,7 +13,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from clearance import Card
 from clearance.research import (
     LEVEL,
     Recipe,
@@ -23,7 +22,6 @@ from clearance.research import (
     holm,
     markdown_table,
     plans_of,
-    report_of,
     search_settings,
 )
 from papers.engine.catalogue import paper_recipe
@@ -99,9 +97,31 @@ def run(request: StudyRequest) -> Path:
     }
     recipe = dataclasses.replace(recipe, methods=chosen)
     found = request.grid(plans_of(recipe), data)
-    report = report_of(recipe, found, command_line("sato_2019", request.dataset, request.seeds, "later-cut"))
-    Card(report).save_folder(request.out)
-    return write_ledger(report, trials, request.dataset, request.out)
+    report = request.paged(
+        recipe, found, command_line("sato_2019", request.dataset, request.seeds, "later-cut")
+    )
+    rivals = [name for name in report.methods if name != "foca"]
+    lines = [
+        f"# sato_2019: FOCA with one more layer in its extractor, on {request.dataset}",
+        provenance(report),
+        "All methods are cut behind the first of the last layers. Test error, mean over seeds with the 95 % t "
+        "interval. In brackets the verdict against plain training, paired over seeds; cost as a factor of plain "
+        "training's.",
+        table(report, ROWS, report.methods, "plain"),
+        *foca_against(report, rivals),
+        "## The search\n\nOn a quarter of the training images, held out from training, one seed. The chosen rate is "
+        f"the one with the lowest error from one image, of those with an own error of at most {100 * NEAR:g} points "
+        "above the lowest of all methods.",
+        _search_table(trials),
+    ]
+    return save(
+        report,
+        "\n\n".join(lines),
+        ROWS,
+        ("plain",),
+        request.out,
+        trials=[dataclasses.asdict(t) for t in trials],
+    )
 
 
 def chosen_trial(trials: list[Trial], name: str) -> Trial:
@@ -120,27 +140,6 @@ def chosen_trial(trials: list[Trial], name: str) -> Trial:
     if near:
         return min(near, key=lambda trial: trial.one_image_error or 0.0)
     return min(own, key=lambda trial: trial.own_error)
-
-
-def write_ledger(report: Report, trials: list[Trial], dataset: str, out: Path) -> Path:
-    """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first."""
-    rivals = [name for name in report.methods if name != "foca"]
-    lines = [
-        f"# sato_2019: FOCA with one more layer in its extractor, on {dataset}",
-        provenance(report),
-        "All methods are cut behind the first of the last layers. Test error, mean over seeds with the 95 % t "
-        "interval. In brackets the verdict against plain training, paired over seeds; cost as a factor of plain "
-        "training's.",
-        table(report, ROWS, report.methods, "plain"),
-        *foca_against(report, rivals),
-        "## The search\n\nOn a quarter of the training images, held out from training, one seed. The chosen rate is "
-        f"the one with the lowest error from one image, of those with an own error of at most {100 * NEAR:g} points "
-        "above the lowest of all methods.",
-        _search_table(trials),
-    ]
-    return save(
-        report, "\n\n".join(lines), ROWS, ("plain",), out, trials=[dataclasses.asdict(t) for t in trials]
-    )
 
 
 def foca_against(report: Report, rivals: list[str]) -> list[str]:

@@ -9,7 +9,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from clearance import Card
 from clearance.research import (
     Recipe,
     Report,
@@ -17,7 +16,6 @@ from clearance.research import (
     build_data,
     draw_classes,
     printed,
-    report_of,
     summarise,
 )
 from papers.engine.catalogue import paper_recipe
@@ -60,16 +58,8 @@ def run(request: StudyRequest) -> Path:
     images = [data for data in map(build_data, recipes) for _ in METHODS]
     found = request.grid(plans, images)
     start = dataclasses.replace(recipes[0], seeds=len(recipes))
-    report = report_of(start, found, request.command(COMMAND))
-    left_out = [list(recipe.left_out) for recipe in recipes]
-    report = dataclasses.replace(report, recipe={**report.recipe, "left_out": left_out})
-    Card(report).save_folder(request.out)
-    return write_ledger(report, request.out)
-
-
-def write_ledger(report: Report, out: Path) -> Path:
-    """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first."""
-    draws = report.recipe["left_out"]
+    draws = [list(recipe.left_out) for recipe in recipes]
+    report = request.paged(start, found, request.command(COMMAND), left_out=draws)
     errors = _quantities(report)
     rows = [TableRow("own head, the other classes", "accuracy", context={"split": "test"}), *errors, *COST]
     lines = [
@@ -84,7 +74,7 @@ def write_ledger(report: Report, out: Path) -> Path:
         *_pixel_line(report),
         *(_verdicts(report, method, errors) for method in report.methods if method != "plain"),
     ]
-    return save(report, "\n\n".join(lines), rows, ("plain",), out, left_out=draws)
+    return save(report, "\n\n".join(lines), rows, ("plain",), request.out, left_out=draws)
 
 
 def _quantities(report: Report) -> list[TableRow]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from clearance.research import RunPlan
 from papers.all_against_all.matrix import HERE, Work, read_matrix
-from papers.engine.ledger import provenance, save, table
+from papers.engine.ledger import command_line, provenance, save, table
 from papers.engine.study import StudyRequest, needed_data
 from papers.sato_2019.later_cut import ROWS, foca_against
 
@@ -47,10 +47,7 @@ def run(request: StudyRequest) -> Path:
     found = request.grid(plans, needed_data(plans[0].recipe))
     methods = {plan.method: plan.recipe.methods[plan.method] for plan in plans}
     shown = dataclasses.replace(plans[0].recipe, methods=methods)
-    command = request.command(
-        f"python -m papers sato_2019 --only rivals --dataset {request.dataset} --root ROOT"
-    )
-    report = request.paged(shown, found, command)
+    report = request.paged(shown, found, command_line("sato_2019", request.dataset, request.seeds, "rivals"))
     lines = [
         f"# sato_2019: rivals from few labels, on {request.dataset}",
         provenance(report),

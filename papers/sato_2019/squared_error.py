@@ -8,7 +8,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from clearance.research import Recipe, Report, build_data, plans_of
+from clearance.research import Recipe, build_data, plans_of
 from papers.engine.catalogue import paper_recipe
 from papers.engine.ledger import COST, ONE_IMAGE, OWN_HEAD, TableRow, in_words, provenance, save, table
 from papers.engine.study import StudyRequest
@@ -55,11 +55,7 @@ def run(request: StudyRequest) -> Path:
     """
     recipe = squared_error_recipe(request.seeds)
     found = request.grid(plans_of(recipe), build_data(recipe))
-    return write_ledger(request.paged(recipe, found, request.command(COMMAND)), request.out)
-
-
-def write_ledger(report: Report, out: Path) -> Path:
-    """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first."""
+    report = request.paged(recipe, found, request.command(COMMAND))
     rows = [SHARE, ONE_IMAGE, OWN_HEAD, *COST]
     lines = [
         "# sato_2019: one-dimensional classes (P1), with cross-entropy and with squared error",
@@ -70,4 +66,4 @@ def write_ledger(report: Report, out: Path) -> Path:
         f"- Squared error, FOCA against plain: share {in_words(report, SHARE, SQUARED[FOCA], SQUARED[PLAIN])}",
         f"- FOCA, squared error against cross-entropy: share {in_words(report, SHARE, SQUARED[FOCA], FOCA)}",
     ]
-    return save(report, "\n\n".join(lines), rows, (PLAIN, SQUARED[PLAIN], FOCA), out)
+    return save(report, "\n\n".join(lines), rows, (PLAIN, SQUARED[PLAIN], FOCA), request.out)

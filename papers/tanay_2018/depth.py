@@ -18,11 +18,11 @@ import torch
 from clearance import ImageSet, Measurement, load_dataset
 from clearance.attacks import MinimumNorm
 from clearance.models import predictions
-from clearance.research import Better, Record, RunFindings, derived_seed, fixed_images, report_with
+from clearance.research import Better, Recipe, Record, RunFindings, derived_seed, fixed_images, report_with
 from papers.engine.ledger import JudgedStudy
-from papers.engine.study import StudyRequest
+from papers.engine.study import StudyRequest, needed_data
 from papers.engine.tasks import Tree, each
-from papers.tanay_2018.networks import PAPER, check_data, trained
+from papers.tanay_2018.networks import PAPER, trained
 from papers.tanay_2018.seed_tables import SeedRow, table, unfinished
 
 STUDY, METHOD = "depth", "high-decay"
@@ -66,7 +66,7 @@ def run(request: StudyRequest) -> Path:
     Raises:
         NoDataError: If the dataset's files are not there.
     """
-    check_data(request.dataset, request.root)
+    needed_data(Recipe(dataset=request.dataset, root=request.root))
     return study(DepthSettings(), request)
 
 

@@ -18,6 +18,7 @@ from clearance.audits import Accuracy, WeightScale
 from clearance.research import (
     GRID,
     INK,
+    Recipe,
     Record,
     RunFindings,
     as_svg,
@@ -36,9 +37,9 @@ from clearance.research import contact_sheet as drawn_sheet
 from papers.engine.figures import INK as PAGE_INK
 from papers.engine.figures import as_png
 from papers.engine.ledger import JudgedStudy
-from papers.engine.study import StudyRequest
+from papers.engine.study import StudyRequest, needed_data
 from papers.engine.tasks import Tree, each
-from papers.tanay_2018.networks import PAPER, WATCHED, check_data, trained
+from papers.tanay_2018.networks import PAPER, WATCHED, trained
 from papers.tanay_2018.seed_tables import Column, SeedRow, factor_in_words, table, unfinished
 
 # What is measured of one trained LeNet: errors, sizes of weights, and images that it takes for another class.
@@ -452,7 +453,7 @@ def run(request: StudyRequest) -> Path:
     Raises:
         NoDataError: If the dataset's files are not there.
     """
-    check_data(request.dataset, request.root)
+    needed_data(Recipe(dataset=request.dataset, root=request.root))
     return study(LeNetSettings(), ("lenet", "adversarial"), request, request.out / "networks")
 
 
@@ -465,7 +466,7 @@ def run_adversarial(request: StudyRequest) -> Path:
     Raises:
         NoDataError: If the dataset's files are not there.
     """
-    check_data(request.dataset, request.root)
+    needed_data(Recipe(dataset=request.dataset, root=request.root))
     trained = request.out.parent / f"lenet-{request.dataset}" / "networks"
     networks = trained if trained.is_dir() else request.out / "networks"
     return study(LeNetSettings(), ("adversarial",), request, networks)

@@ -16,7 +16,6 @@ from clearance.losses import CrossEntropyLoss
 from clearance.models import lenet
 from clearance.research import derived_seed, with_channels_last
 from clearance.training import EndToEnd, FitResult, Limits
-from papers.engine.study import NoDataError
 
 PAPER = "tanay_2018"
 Init = Literal["he", "small"]
@@ -37,19 +36,6 @@ class MinusImage(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Images without what they have in common."""
         return images - self.image
-
-
-def check_data(dataset: str, root: str | None) -> None:
-    """Raise NoDataError where the files of a dataset are not there."""
-    try:
-        for split in ("train", "test"):
-            load_dataset(dataset, split, root)
-    except FileNotFoundError as error:
-        raise NoDataError(str(error)) from error
-    except ValueError as error:
-        if root is None and dataset != "digits":
-            raise NoDataError(str(error)) from error
-        raise
 
 
 @functools.lru_cache(maxsize=1)

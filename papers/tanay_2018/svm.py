@@ -23,6 +23,7 @@ from clearance.research import (
     GRID,
     INK,
     MUTED,
+    Recipe,
     as_svg,
     draw_legend,
     label_logarithmic,
@@ -36,9 +37,9 @@ from papers.engine.catalogue import paper_claims
 from papers.engine.claims import Claim, ClaimReading
 from papers.engine.judging import ClaimVerdict, JudgedReading, Judgement, judge, ordering_in_words
 from papers.engine.ledger import Ledger, command_line
-from papers.engine.study import StudyRequest
+from papers.engine.study import StudyRequest, needed_data
 from papers.engine.tasks import each
-from papers.tanay_2018.networks import PAPER, check_data
+from papers.tanay_2018.networks import PAPER
 
 # The exact hinge machines of one pair of classes at 81 lambdas, and what the article reads off each of them.
 
@@ -244,13 +245,6 @@ def exact_differences(models: Models, exact: Mapping[str, Array]) -> dict[str, f
     return {name: float(np.abs(np.asarray(models[name]) - exact[name]).max()) for name in EXACT}
 
 
-def met(article: Mapping[str, tuple[float, float, int]], exact: Mapping[str, float]) -> bool:
-    """Whether every model of a pair is within every tolerance."""
-    return not any(missed for *_, missed in article.values()) and all(
-        apart <= EXACT[name] for name, apart in exact.items()
-    )
-
-
 # The paths of all pairs as curves: test error, tilting angle and adversarial distance over lambda.
 
 SHOWN = ("2-3", "0-1", "7-9", "1-8")  # by name; every other pair is a thin line
@@ -303,8 +297,6 @@ def _lambdas(pair: Mapping[str, Any]) -> np.ndarray:
 
 # The tables of the ledger in addition to verdicts: landmarks, differences, models.
 
-MIDDLE = 40  # the column of lambda = 10^-2
-
 
 def landmarks(pairs: Found, titles: Mapping[str, str]) -> str:
     """A row for each pair: the ends and the middle of its path, its best test error, its worst gap.
@@ -329,12 +321,12 @@ def _landmark_row(title: str, pair: Mapping[str, Any]) -> Sequence[str]:
     return (
         title,
         f"{models['theta_rad'][-1]:.3f}",
-        " / ".join(f"{distance[c]:.3f}" for c in (0, MIDDLE, -1)),
+        " / ".join(f"{distance[c]:.3f}" for c in (0, STRONG, -1)),
         " / ".join(f"{1e3 * wrong[c]:.2f}" for c in (0, -1)),
-        " / ".join(f"{train[c]:.2f}" for c in (0, MIDDLE, -1)),
-        " / ".join(f"{test[c]:.2f}" for c in (0, MIDDLE, -1)),
+        " / ".join(f"{train[c]:.2f}" for c in (0, STRONG, -1)),
+        " / ".join(f"{test[c]:.2f}" for c in (0, STRONG, -1)),
         f"{test.min():.3f} ({best_lambdas(models)})",
-        " / ".join(f"{100 * models['low_variance_share'][c]:.0f}" for c in (0, MIDDLE, -1)),
+        " / ".join(f"{100 * models['low_variance_share'][c]:.0f}" for c in (0, STRONG, -1)),
         f"{max(models['relative_gap']):.0e}",
         f"{pair['cpu_seconds']:.1f}",
     )
@@ -593,7 +585,7 @@ def run(request: StudyRequest) -> Path:
     Raises:
         NoDataError: If the dataset's files are not there.
     """
-    check_data(request.dataset, request.root)
+    needed_data(Recipe(dataset=request.dataset, root=request.root))
     classes = load_dataset(request.dataset, "train", request.root).classes
     return study(classes, list(itertools.combinations(range(len(classes)), 2)), request)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from clearance.research import Report, Scalar
 from papers.engine.judging import MINIMUM_SEEDS
 from papers.engine.ledger import JudgedStudy, TableRow
-from papers.engine.study import StudyRequest, data_if_there, run_conditions
+from papers.engine.study import StudyRequest, run_conditions
 from papers.wan_2018.protocol import BASELINE, PAPER, accuracy_recipes
 from papers.wan_2018.study import Column, margin_note, method_table, seeds_note
 
@@ -113,8 +113,7 @@ def run(request: StudyRequest) -> Path:
     found = []
     for augmented, recipe in recipes.items():
         # each has its own images: cropping and mirroring are part of them
-        if (data := data_if_there(recipe)) is None:
-            return study.without_data(start, request)
+        data = study.data(start, request)
         found += run_conditions({augmented: recipe}, SETTING, data, request)
     report = request.paged(start, found, study.command(request.seeds), recipes)
     return study.write_ledger(report, sections(report, request.dataset), request.out)

@@ -79,11 +79,7 @@ def run(request: StudyRequest) -> Path:
     """
     recipe = combinations_recipe(request.seeds)
     found = request.grid(plans_of(recipe), build_data(recipe))
-    return write_ledger(request.paged(recipe, found, request.command(COMMAND)), request.out)
-
-
-def write_ledger(report: Report, out: Path) -> Path:
-    """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first."""
+    report = request.paged(recipe, found, request.command(COMMAND))
     rows = [OWN_HEAD, ONE_IMAGE, UNDER_ATTACK, *COST]
     lines = [
         "# wan_2018: combinations, on digits",
@@ -93,7 +89,9 @@ def write_ledger(report: Report, out: Path) -> Path:
         table(report, rows, report.methods, BASELINE),
         "\n".join(_sentences(report, [OWN_HEAD, ONE_IMAGE, UNDER_ATTACK])),
     ]
-    return save(report, "\n\n".join(lines), rows, (BASELINE, FOCA, "gm", GM_NORMALISED, "lgm", MARGIN), out)
+    return save(
+        report, "\n\n".join(lines), rows, (BASELINE, FOCA, "gm", GM_NORMALISED, "lgm", MARGIN), request.out
+    )
 
 
 def _sentences(report: Report, rows: Sequence[TableRow]) -> list[str]:

@@ -28,7 +28,7 @@ from clearance.research import (
     share_of,
 )
 from papers.engine.ledger import JudgedStudy, TableRow
-from papers.engine.study import StudyRequest, data_if_there, records_of, whose, with_added_records
+from papers.engine.study import StudyRequest, records_of, whose, with_added_records
 from papers.engine.tasks import Tree
 from papers.wan_2018.protocol import PAPER, PROTOCOLS, base_recipe
 from papers.wan_2018.study import Column, images_note, method_table, seeds_note
@@ -136,8 +136,7 @@ def run(request: StudyRequest) -> Path:
     """
     recipe = attacked_recipe(request.dataset, request.root, request.seeds)
     study = JudgedStudy(PAPER, ("fgsm",), request.dataset)
-    if (data := data_if_there(recipe)) is None:
-        return study.without_data(recipe, request)
+    data = study.data(recipe, request)
     plans = plans_of(recipe)
     found = request.grid(plans, data)
     varied = PROTOCOLS[request.dataset]

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from clearance import Card
-from clearance.research import Recipe, Report, RunData, RunPlan, Scalar, generator, report_of
+from clearance.research import Recipe, RunData, RunPlan, Scalar, generator
 from papers.engine.ledger import JudgedStudy, TableRow, provenance, save
 from papers.engine.study import StudyRequest, needed_data
 from papers.wan_2018.protocol import BASELINE, PAPER, PROTOCOLS, base_recipe
@@ -101,25 +100,18 @@ def run(request: StudyRequest) -> Path:
     trained = request.grid(plans, images)  # one grid: no draw waits for the slowest network of the one before
     found = with_learned_centres(trained, plans, images[0].train.name, request)
     start = dataclasses.replace(recipes[0], seeds=len(recipes))
-    report = report_of(start, found, JudgedStudy(PAPER, (STUDY,), request.dataset).command(request.seeds))
-    left_out = [list(recipe.left_out) for recipe in recipes]
-    report = dataclasses.replace(report, recipe={**report.recipe, "left_out": left_out})
-    Card(report).save_folder(request.out)
-    return write_ledger(report, request.dataset, request.out)
-
-
-def write_ledger(report: Report, dataset: str, out: Path) -> Path:
-    """Write ``ledger.md`` and ``ledger.json`` of a report of this study; the path of the first."""
-    draws = report.recipe["left_out"]
+    draws = [list(recipe.left_out) for recipe in recipes]
+    command = JudgedStudy(PAPER, (STUDY,), request.dataset).command(request.seeds)
+    report = request.paged(start, found, command, left_out=draws)
     lines = [
-        f"# wan_2018: a class that the network has never seen, on {dataset}",
+        f"# wan_2018: a class that the network has never seen, on {request.dataset}",
         provenance(report),
         f"Left out of training in {len(draws)} draws, which stand for seeds below: "
         f"{'; '.join(', '.join(map(str, draw)) for draw in draws)}. The paper has no such experiment. "
         f"{seeds_note(report)}",
-        method_table(report, [Column(row.label, row) for row in ROWS], dataset),
+        method_table(report, [Column(row.label, row) for row in ROWS], request.dataset),
         "## Every score (AUROC)",
-        every_score(report, UNSEEN, dataset),
+        every_score(report, UNSEEN, request.dataset),
         "Two scores see pixels and no network. None of this is a defence: nobody made these images to pass.",
     ]
-    return save(report, "\n\n".join(lines), ROWS, (BASELINE,), out, left_out=draws)
+    return save(report, "\n\n".join(lines), ROWS, (BASELINE,), request.out, left_out=draws)

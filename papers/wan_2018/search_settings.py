@@ -16,6 +16,7 @@ from typing import Any
 
 from clearance.research import Recipe, RunFindings, plans_of, write_bytes
 from papers.engine.catalogue import with_settings
+from papers.engine.ledger import measured
 from papers.engine.study import StudyRequest, needed_data
 from papers.wan_2018.protocol import PROTOCOLS, base_recipe
 from papers.wan_2018.verification import ATTACKED, AUDIT, CURVE, own_score
@@ -140,12 +141,7 @@ def tried(name: str, settings: Mapping[str, float], runs: Sequence[RunFindings])
 
 def _mean(run: RunFindings, audit: str, name: str, context: Mapping[str, Any], failed: float) -> float:
     """The mean of a run's numbers with these settings; `failed` where there is none."""
-    found = [
-        one.value
-        for one in (record.measurement for record in run.records)
-        if (one.audit, one.name) == (audit, name)
-        and all(one.context.get(key) == value for key, value in context.items())
-    ]
+    found = [record.measurement.value for record in measured(run.records, audit, name, context)]
     return fmean(found) if found else failed
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from clearance.research import Report, Scalar, markdown_table, printed, summarise
 from papers.engine.catalogue import paper_claims
-from papers.engine.ledger import TableRow, in_words, mean_and_spread, seeds_in_words
+from papers.engine.ledger import TableRow, in_words, mean_and_spread, measured, seeds_in_words
 from papers.wan_2018.protocol import BASELINE, PAPER
 
 MARGIN = ("lgm", "gm")  # the mixture with its margin, and without
@@ -87,14 +87,7 @@ def seeds_note(report: Report) -> str:
 
 def images_note(report: Report, audit: str, name: str, context: Mapping[str, Scalar]) -> str:
     """How many images a number is of: one count, or the least and the most of all runs."""
-    found = sorted(
-        {
-            one.n
-            for one in (record.measurement for record in report.records)
-            if (one.audit, one.name) == (audit, name)
-            and all(one.context.get(key) == value for key, value in context.items())
-        }
-    )
+    found = sorted({record.measurement.n for record in measured(report.records, audit, name, context)})
     if not found:
         return "no images"
     return f"{found[0]:,} images" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,} images"

@@ -28,7 +28,6 @@ from papers.engine.ledger import JudgedStudy, TableRow
 from papers.engine.study import (
     StudyRequest,
     Tree,
-    data_if_there,
     records_of,
     whose,
     with_added_records,
@@ -72,8 +71,7 @@ def run(request: StudyRequest) -> Path:
     """
     recipe = verification_recipe(request.dataset, request.root, request.seeds)
     study = JudgedStudy(PAPER, ("verification",), request.dataset)
-    if (data := data_if_there(recipe)) is None:
-        return study.without_data(recipe, request)
+    data = study.data(recipe, request)
     plans = plans_of(recipe)
     found = with_learned_centres(request.grid(plans, data), plans, data.train.name, request)
     report = request.paged(recipe, found, study.command(request.seeds))

@@ -313,7 +313,7 @@ class TestAttacked:
         self, dataset, radii, planned, monkeypatch, tmp_path
     ):
         monkeypatch.setattr(engine, "Card", Unrendered)
-        monkeypatch.setattr(attacked, "data_if_there", lambda recipe: build_data(Recipe()))
+        monkeypatch.setattr("papers.engine.ledger.data_if_there", lambda recipe: build_data(Recipe()))
         attacked.run_adversarially_trained(StudyRequest(tmp_path, seeds=1, dataset=dataset))
         (asked,) = {str(plan.recipe.audit_settings["robustness"]["epsilons"]["inf"]) for plan in planned}
         assert asked == str(radii)

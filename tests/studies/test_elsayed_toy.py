@@ -121,10 +121,6 @@ class TestPicture:
             for seed in (0, 1)
             for loss in toy.LOSSES
         )
-        panels = [
-            a
-            for a in picture(Report({}, {}, "", "", (), exhibits, ()), toy.LOSSES, toy.CLASSES).axes
-            if a.get_visible()
-        ]
+        panels = [a for a in picture(Report({}, {}, "", "", (), exhibits, ())).axes if a.get_visible()]
         assert [a.get_title() for a in panels] == ["seed 0", "seed 1"]
         assert all(len(a.lines) == 2 for a in panels)

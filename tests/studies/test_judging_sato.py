@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from papers.engine.judging import MINIMUM_SEEDS, judge, not_run
+from papers.engine.judging import MINIMUM_SEEDS, judge
 from studies.claim_records import SATO, SHEET, series
 
 METHODS = ("plain", "noisy", "dropout", "batchnorm", "foca")
@@ -128,7 +128,6 @@ class TestSato:
 
     def test_without_records_nothing_was_run_and_nothing_is_dropped(self):
         assert [j.verdict for j in judge(SATO, [], "cifar10")] == ["not run"] * len(SHEET)
-        assert {(j.verdict, j.reason) for j in not_run(SATO, "no data")} == {("not run", "no data")}
 
     def test_a_judgement_is_plain_json(self):
         far = changed(self.records, "foca", math.inf, metric="empirical", features="raw")

@@ -4,10 +4,11 @@ import pytest
 
 from clearance.records import Report
 from clearance.records.record import Record
+from clearance.research import Recipe
 from clearance.vocabulary import Measurement
 from papers.engine.claims import parse_claims
-from papers.engine.judging import judge, not_run
-from papers.engine.ledger import Ledger, command_line
+from papers.engine.judging import judge
+from papers.engine.ledger import Ledger, command_line, ledger_without_data
 
 TEXT = """
 paper = "x-2020"
@@ -67,7 +68,8 @@ def test_what_is_recalled_is_measured_and_not_judged():
     (judged,) = judge(CLAIMS, records(new=0.02, old=0.05), "digits")[1].readings
     assert len(judged.compared) == 1
     assert judge(CLAIMS, records(new=0.02, old=0.05), "mnist")[1].readings == ()
-    assert [j.verdict for j in not_run(CLAIMS, "no data")] == ["not run", "no verdict", "not run"]
+    absent = ledger_without_data(CLAIMS, Recipe(), "command").judgements
+    assert [j.verdict for j in absent] == ["not run", "no verdict", "not run"]
 
 
 def test_the_ledger_calls_it_not_the_papers():

@@ -32,7 +32,7 @@ def quick(monkeypatch):
         )
 
     monkeypatch.setattr(left_out_class, "left_out_recipe", briefly)
-    monkeypatch.setattr(left_out_class, "Card", Unrendered)
+    monkeypatch.setattr("papers.engine.study.Card", Unrendered)
     grids_here(monkeypatch, plans)
     return plans
 

@@ -22,7 +22,7 @@ OptionalNumber = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_beh
 OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
 
 
-DEFAULT_METHODS = "plain,dropout,lgm,foca"
+DEFAULT_METHODS = ("plain", "dropout", "lgm", "foca")
 LOCAL, RAY = "local", "ray"
 
 
@@ -143,19 +143,17 @@ def _check_names(recipe: "Recipe", shipped: "Mapping[str, Method]") -> None:
             build_loss(method)  # raises for invalid settings
 
 
-def default_methods(given: str | None, recipe: Path | None) -> str | None:
+def default_methods(given: str | None, recipe: Path | None) -> tuple[str, ...]:
     """The given methods; if neither the option nor the recipe file names any, the default ones.
 
     Raises:
         ValueError: If the list is empty.
     """
     if given is not None:
-        if not split_names(given):
-            raise ValueError("--methods must name at least one; got none. `clearance list` shows them.")
-        return given
+        return split_names(given, "--methods")
     from clearance.experiments.recipe import names_methods
 
-    return None if recipe is not None and names_methods(recipe) else DEFAULT_METHODS
+    return () if recipe is not None and names_methods(recipe) else DEFAULT_METHODS
 
 
 def check_file(option: str, path: Path) -> None:
@@ -191,11 +189,11 @@ def runs_at(out: str) -> "Path | RemoteRuns":
     return RemoteRuns(f"{out.rstrip('/')}/runs")
 
 
-def split_names(text: str | None) -> tuple[str, ...]:
+def split_names(text: str | None, option: str = "") -> tuple[str, ...]:
     """Names separated by commas.
 
     Raises:
-        ValueError: If one is there twice.
+        ValueError: If one is there twice, or none though an option is given to name some.
 
     >>> split_names("plain, foca")
     ('plain', 'foca')
@@ -203,6 +201,8 @@ def split_names(text: str | None) -> tuple[str, ...]:
     names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"each must be given once; got {twice!r} twice in {text!r}. Remove one.")
+    if option and not names:
+        raise ValueError(f"{option} must name at least one; got none. `clearance list` shows them.")
     return names
 
 

@@ -272,9 +272,7 @@ class AuditCommand:
         from clearance.experiments.audit_progress import shown
         from clearance.experiments.engines import one_thread
 
-        audits = None if self.audits is None else split_names(self.audits)
-        if audits == ():
-            raise ValueError("--audits must name at least one; got none. `clearance list` shows them.")
+        audits = None if self.audits is None else split_names(self.audits, "--audits")
         source = self._source()
 
         def say(line: str) -> None:

@@ -108,13 +108,11 @@ class CompareCommand:
         from clearance.cli._options import chosen_recipe, default_methods, split_names
         from clearance.experiments.sweep import with_swept_audits
 
-        audits = None if self.audits is None else split_names(self.audits)
-        if audits == ():
-            raise ValueError("--audits must name at least one; got none. `clearance list` shows them.")
+        audits = None if self.audits is None else split_names(self.audits, "--audits")
         recipe = chosen_recipe(
             self.recipe,
             self.dataset,
-            split_names(default_methods(self.methods, self.recipe)),
+            default_methods(self.methods, self.recipe),
             root=self.root,
             size=self.size,
             seeds=self.seeds,

@@ -111,12 +111,12 @@ class SearchCommand:
             sys.exit(FAILED)
 
     def _recipe(self) -> "Recipe":
-        from clearance.cli._options import chosen_recipe, default_methods, split_names
+        from clearance.cli._options import chosen_recipe, default_methods
 
         return chosen_recipe(
             self.recipe,
             self.dataset,
-            split_names(default_methods(self.methods, self.recipe)),
+            default_methods(self.methods, self.recipe),
             root=self.root,
             size=self.size,
             model=self.model,

@@ -241,7 +241,7 @@ def _differences(quantity: _Quantity, baseline: str) -> list[SummaryRow]:
         for method in quantity.methods
         if method != baseline
     }
-    adjusted = _adjusted(found)
+    adjusted = holm({method: one.p for method, one in found.items()})
     return [
         _compared(
             quantity,
@@ -294,7 +294,7 @@ def _rivals(quantity: _Quantity) -> list[SummaryRow]:
         for rival in quantity.methods
         if rival != best
     }
-    adjusted = _adjusted(found, tests=math.comb(len(quantity.methods), 2))
+    adjusted = holm({rival: one.p for rival, one in found.items()}, tests=math.comb(len(quantity.methods), 2))
     return [
         _compared(
             quantity, "rival", best, one, against=rival, adjusted=None if one.p is None else adjusted[rival]
@@ -302,11 +302,6 @@ def _rivals(quantity: _Quantity) -> list[SummaryRow]:
         for rival, one in found.items()
         if one.difference is not None
     ]
-
-
-def _adjusted(found: Mapping[str, Comparison], tests: int = 0) -> dict[str, float]:
-    """Holm-adjusted p values; a comparison that cannot be tested still counts in their number."""
-    return holm({method: 1.0 if one.p is None else one.p for method, one in found.items()}, tests)
 
 
 def _compared(quantity: _Quantity, kind: Kind, method: str, one: Comparison, **rest: Any) -> SummaryRow:

@@ -154,21 +154,23 @@ def adjusted_wald(total: float, squares: float, count: int, z: float = Z_95) -> 
     return middle - half, middle + half
 
 
-def holm(p_values: Mapping[str, float], tests: int = 0) -> dict[str, float]:
+def holm(p_values: Mapping[str, float | None], tests: int = 0) -> dict[str, float]:
     """Holm's step-down adjustment of several p values.
 
     The i-th smallest of m becomes the largest of (m - j + 1) · p_j over j ≤ i, and at most 1. Where these were picked
-    after looking, as those of the best method of all, `tests` is m: how many they were picked from.
+    after looking, as those of the best method of all, `tests` is m: how many they were picked from. None, of what
+    could not be tested, counts as 1.
 
     Source: Holm, "A simple sequentially rejective multiple test procedure", 1979.
 
     >>> {name: round(p, 3) for name, p in holm({"a": 0.01, "b": 0.04, "c": 0.03}).items()}
     {'a': 0.03, 'b': 0.06, 'c': 0.06}
     """
+    known = {name: 1.0 if p is None else p for name, p in p_values.items()}
     adjusted: dict[str, float] = {}
-    running, count = 0.0, max(tests, len(p_values))
-    for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
-        running = max(running, min(1.0, (count - rank) * p_values[name]))
+    running, count = 0.0, max(tests, len(known))
+    for rank, name in enumerate(sorted(known, key=lambda name: known[name])):
+        running = max(running, min(1.0, (count - rank) * known[name]))
         adjusted[name] = running
     return {name: adjusted[name] for name in p_values}
 

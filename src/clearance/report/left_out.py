@@ -111,13 +111,10 @@ def times(recipe: Recipe) -> str:
     if not spent:
         return ""
     whole = sum(spent.values())
-    named = [
-        f"{_inside(name)} {seconds:.0f} s"
-        for name, seconds in sorted(spent.items(), key=lambda each: -each[1])
-        if seconds >= max(1.0, _NAMED * whole)
-    ]
-    rest = whole - sum(seconds for seconds in spent.values() if seconds >= max(1.0, _NAMED * whole))
-    parts = [*named, f"the rest {rest:.0f} s"] if named else []
+    longest = sorted(spent.items(), key=lambda each: -each[1])
+    named = {name: seconds for name, seconds in longest if seconds >= max(1.0, _NAMED * whole)}
+    parts = [f"{_inside(name)} {seconds:.0f} s" for name, seconds in named.items()]
+    parts += [f"the rest {whole - sum(named.values()):.0f} s"] if named else []
     return f"The audit took {whole:.0f} s" + (f": {', '.join(parts)}." if parts else ".")
 
 
