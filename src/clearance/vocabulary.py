@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from numbers import Real
 from typing import Any, Literal
 
 Better = Literal["lower", "higher", "neither"]
@@ -26,6 +27,9 @@ class Measurement:
         better: Which direction is better.
         context: The settings that identify this number (never results).
 
+    Raises:
+        ValueError: If `value` or `n` is no number, or a value of `context` is neither text nor a number.
+
     >>> Measurement("accuracy", "error", 0.02, "fraction", n=500, better="lower").value
     0.02
     """
@@ -40,6 +44,20 @@ class Measurement:
     high: float | None = None
     better: Better = "neither"
     context: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, one in (("value", self.value), ("n", self.n)):
+            if not isinstance(one, Real):
+                raise ValueError(  # noqa: TRY004 - bad input is a ValueError everywhere in this library
+                    f"`{name}` of {self.audit}.{self.name} must be a number; got {type(one).__name__}. A tensor: "
+                    "`.item()`."
+                )
+        for key, setting in self.context.items():
+            if not isinstance(setting, str | Real):
+                raise ValueError(  # noqa: TRY004
+                    f"`context` of {self.audit}.{self.name} must hold text and numbers; got {key} of type "
+                    f"{type(setting).__name__}. Leave it out, or write it as text."
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,13 @@ def test_flat_and_tiny_images_have_no_near_duplicates():
     tiny = torch.rand(50, 1, 2, 2)
     assert Copies.of([labelled(tiny)]).pairs == ()
     assert near_duplicates([labelled(flat)], np.arange(1)) == []
+    model = Classifier(nn.Flatten(), nn.Linear(4, 2))
+    names = {
+        one.name
+        for one in Duplicates()(model, labelled(tiny), labelled(torch.rand(50, 1, 2, 2))).measurements
+    }
+    assert "near_duplicates" not in names, "nobody looked for them"
+    assert "exact_duplicates" in names
 
 
 def test_pictures_of_equal_shape_and_other_colours_are_different():

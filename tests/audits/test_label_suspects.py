@@ -22,6 +22,7 @@ from clearance.audits.label_suspects import (
 from clearance.data import ImageSet
 from clearance.models import Classifier
 from clearance.report.audits import all_findings
+from clearance.report.audits.label_suspects import PAIR_AT_LEAST
 from clearance.report.findings import Findings, datasets
 from clearance.report.pictures import Gallery
 
@@ -143,6 +144,18 @@ def test_right_labels_have_few_suspects():
     assert numbers["sure", "train"].value + numbers["sure", "test"].value <= 0.01
     assert numbers["worst_pair", None].value <= 0.05
     assert numbers["agreement", None].value >= 0.95
+
+
+def test_the_worst_of_many_pairs_is_expected_to_be_large():
+    """Two of ten images of one of a hundred classes look like another: of 9,900 pairs, one will."""
+    shares, labels = np.zeros((100, 100)), np.repeat(np.arange(100), 10)
+    shares[3, 7] = 0.2
+    (two,) = [LabelSuspects()._worst(shares, labels)]
+    assert (two.value, two.n) == (0.2, 10)
+    assert two.low is not None
+    assert two.low < PAIR_AT_LEAST
+    shares[3, 7] = 0.8
+    assert (LabelSuspects()._worst(shares, labels).low or 0) > PAIR_AT_LEAST
 
 
 def test_labels_that_nothing_tells_are_not_predicted():

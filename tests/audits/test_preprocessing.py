@@ -151,6 +151,18 @@ def test_logits_that_are_not_finite_are_wrong():
     assert not right_when(Classifier(nn.Flatten(), Broken()), TEST).any()
 
 
+def test_a_model_that_refuses_what_another_way_makes_is_right_on_none_of_it():
+    class Strict(Nearest):
+        def forward(self, features):
+            if features.min() < 0 or features.max() > 1:
+                raise RuntimeError("images must lie in [0, 1]")
+            return super().forward(features)
+
+    model = Classifier(nn.Flatten(), Strict(lambda x: x))
+    gain = PreprocessingMismatch()(model, TRAIN, TEST).measurements[0]
+    assert gain.value <= 0
+
+
 def test_images_is_a_count():
     with pytest.raises(ValueError, match="`images`"):
         PreprocessingMismatch(images=0)

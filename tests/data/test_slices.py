@@ -1,5 +1,7 @@
 """A CSV file about images: which lines are about which image, and what is refused in one line."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -41,6 +43,21 @@ def test_a_line_about_a_file_of_that_name_in_another_folder_is_about_another_ima
         assert read_slices(path, data).columns == {"site": ("A", None, None, None)}
     with pytest.raises(ValueError, match=r"must have the names of the images, such as 'ape/1\.png'"):
         read_slices(written(tmp_path, "file,site", "ape/3.png,B", "cow/2.png,C"), data)
+
+
+def test_lines_of_the_training_images_are_about_other_images_than_those_of_val(data, tmp_path):
+    val = replace(data, name="val")
+    own = [f"val/{name},{site}" for name, site in zip(data.files.names, "ABCD", strict=True)]
+    others = [f"train/{name},E" for name in data.files.names]
+    path = written(tmp_path, "file,site", *others, *own)
+    assert read_slices(path, val).columns == {"site": tuple("ABCD")}
+    with pytest.raises(ValueError, match="must have the names of the images"):
+        read_slices(written(tmp_path, "file,site", *others), val)
+    path = written(tmp_path, "file,site", *others, *own)
+    with pytest.raises(
+        ValueError, match=r"several folders: 'train', 'val'; got 'photos'.*Keep the lines of one"
+    ):
+        read_slices(path, replace(data, name="photos"))
 
 
 def test_empty_cells_have_no_value_and_names_are_in_order_of_value(data, tmp_path):

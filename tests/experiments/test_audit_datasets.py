@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from PIL import Image
 
 import clearance as cl
 from clearance.audits import Calibration, Likelihood, OutOfDistribution
-from clearance.data import ImageSet, gaussian_images
+from clearance.data import ImageSet, Preprocessing, gaussian_images, open_images
 from clearance.data.folder import open_pictures
 from clearance.experiments.audit_plan import AuditPlan, unknown_images
 from clearance.experiments.build import RunData
@@ -135,6 +136,21 @@ class TestUnknownImages:
         test = gaussian_images(class_count=3, per_class=12)
         with pytest.raises(ValueError, match="at least 19 images for a threshold that keeps 95 %"):
             unknown_images("digits", test)
+
+    def test_folders_that_settings_name_are_prepared_like_the_test_images(self, tmp_path):
+        """All of their pictures are used, and of a model's own preparation nothing is left out."""
+        for k in range(10):
+            path = tmp_path / "ab"[k % 2] / f"{k}.png"
+            path.parent.mkdir(exist_ok=True)
+            Image.new("L", (16, 12), 20 * k).save(path)
+        how = Preprocessing(size=8, short_side=10)
+        given = f"folder:{tmp_path}"
+        plan = AuditPlan.of([Likelihood(other=given), Calibration(validation=given)])
+        test = gaussian_images(class_count=2)
+        ready: Any = plan.resolved(test=test, preprocessing=how)
+        torch.testing.assert_close(ready[1].validation.images, open_images(given, how).images)
+        assert len(ready[0].other) == 10
+        assert ready[0].other.shape == test.shape
 
     def test_a_set_that_a_recipe_names_stays(self):
         given = Likelihood(other="digits")

@@ -1,6 +1,7 @@
 """`audit` with audits that come as objects, with settings of their own, among names."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,14 +10,26 @@ from PIL import Image
 from torch import nn
 
 import clearance as cl
-from clearance.audits import Accuracy, Audit, Findings, MinimalPerturbation, OutOfDistribution, Robustness
+from clearance.audits import (
+    Accuracy,
+    Audit,
+    Findings,
+    MinimalPerturbation,
+    OutOfDistribution,
+    Performance,
+    Robustness,
+)
 from clearance.data import gaussian_images, open_images
 from clearance.experiments.audit import AuditRequest, InMemory
 from clearance.experiments.audit_plan import AuditPlan
 from clearance.experiments.catalogue import AUDITS
 from clearance.heads import MLP
-from clearance.vocabulary import Measurement
+from clearance.models import black_box
+from clearance.vocabulary import Exhibit, Measurement
 
+MINE = Measurement("mine", "x", 1.0, "count", 3)
+BAD_VALUE: Any = {"value": torch.tensor(1.0)}
+BAD_CONTEXT: Any = {"context": {"k": None}}
 QUICK: Any = {"epsilons": {"inf": (0.03,)}, "steps": 3, "queries": 5}
 
 
@@ -77,6 +90,62 @@ def test_all_of_them_and_one_with_settings():
 def test_an_audit_that_nobody_else_knows(model):
     card = audited(model, [MeanPixel(), "accuracy"])
     assert [m.name for m in card.measurements if m.audit == "mean_pixel"] == ["mean"]
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda: None, "`examine` of mine must return Findings; got NoneType"),
+        (lambda: Findings((MINE, MINE)), "each measurement once; got 'x' twice"),
+        (lambda: Findings((replace(MINE, **BAD_VALUE),)), "must be a number; got Tensor"),
+        (
+            lambda: Findings((replace(MINE, **BAD_CONTEXT),)),
+            "must hold text and numbers; got k of type NoneType",
+        ),
+        (lambda: Findings((), (Exhibit("mine", "c", "curve", {"x": [torch.ones(1)]}, "c"),)), "got Tensor"),
+    ],
+)
+def test_an_audit_that_returns_what_no_report_can_keep_costs_no_other(model, returned, message, tmp_path):
+    class Mine(Audit):
+        name = "mine"
+
+        def examine(self, subject):
+            return returned()
+
+    card = audited(model, ["accuracy", Mine()])
+    assert "accuracy" in {m.audit for m in card.measurements}
+    assert message in str(card.report.recipe["audits_left_out"])
+    card.save_folder(tmp_path)
+
+
+@pytest.mark.parametrize("given", [{"seed": 1.5}, {"seed": -1}, {"name": None}])
+def test_what_a_report_cannot_keep_is_refused_before_anything_is_measured(model, given):
+    with pytest.raises(ValueError, match=f"`{next(iter(given))}` must be"):
+        audited(model, ["accuracy"], **given)
+
+
+def test_slices_are_made_from_a_file():
+    with pytest.raises(ValueError, match=r"`slices` must be made by .*read_slices; got str.*--slices"):
+        Performance(slices="sites.csv")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("opened", [cl.wrap, black_box])
+def test_a_model_that_casts_its_images_keeps_its_precision(opened):
+    class Half(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Flatten(), nn.Linear(64, 6), nn.ReLU(), nn.Linear(6, 3)).bfloat16()
+
+        def forward(self, images):
+            return self.net(images.bfloat16())
+
+    torch.manual_seed(0)
+    module = Half().eval()
+    card = audited(
+        opened(module, example=gaussian_images().images[:8], verbose=False), ["accuracy", "calibration"]
+    )
+    assert {m.audit for m in card.measurements} == {"accuracy", "calibration"}
+    assert module.net[1].weight.dtype is torch.bfloat16
 
 
 def test_unknown_images_may_come_with_their_audit(model):

@@ -65,6 +65,19 @@ def test_the_class_that_became_worse_is_a_problem_with_its_interval(cards):
     )
 
 
+def test_a_slice_that_is_the_only_one_is_named_too(tmp_path):
+    test = images(100)
+    table = tmp_path / "sites.csv"
+    table.write_text("\n".join(["row,site", *(f"{k},{'A' if k % 2 else ''}" for k in range(100))]), "utf-8")
+    older, newer = (
+        cl.audit(
+            network(against=against), train=images(seed=1), test=test, audits=["performance"], slices=table
+        )
+        for against in (0.0, 0.5)
+    )
+    assert said(diff(older, newer))["Accuracy by slice"].startswith("site=A: 100.0 % →")
+
+
 def values(card, name):
     (exhibit,) = [e for e in card.exhibits if e.name == "recall" and e.context["class"] == name]
     return exhibit.columns["value"]

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -340,3 +341,5 @@ def test_a_mild_corruption_that_halves_the_accuracy(at, error, severity):
     ]  # fmt: skip
     mean = measured("common_corruptions", "mean_error", 0.2, 0.18, 0.22)
     assert severity_of("Corruptions", mean, *found) == severity
+    few = [replace(one, low=max(0.0, one.value - 0.4)) for one in found]
+    assert severity_of("Corruptions", mean, *few) == "information", "too few images to tell"

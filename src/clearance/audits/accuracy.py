@@ -9,6 +9,7 @@ from torch import Tensor
 
 from clearance.audits._audit import Audit, Findings, Subject, share_of
 from clearance.data import ImageSet
+from clearance.records.summary import Z_95
 from clearance.vocabulary import Exhibit, Measurement
 
 HARDLY = 0.1  # share of the errors of always naming the largest class, of which more must be gone
@@ -32,8 +33,9 @@ class Accuracy(Audit):
     order is better than the given one for every poor network.
 
     Where it is hardly better than always naming the largest class of the test images, ``largest_class`` is the share of
-    that class: where it makes at least nine tenths of the errors of that rule. It is left out where the outputs are
-    in another order, or all test images are of one class.
+    that class: where it makes at least nine tenths of the errors of that rule, and its mean recall over classes is not
+    clearly above chance. It is left out where the outputs are in another order, some logits are not finite, or all test
+    images are of one class.
 
     Misleads as a comparison of two models audited on the same images: their intervals overlap more than the
     models differ; compare over seeds, paired.
@@ -81,7 +83,7 @@ class Accuracy(Audit):
             caption = "The output that stands for each class, so that most training images are right."
             context = {} if by_name is None else {"outputs": "found by name"}
             exhibits.append(Exhibit(self.name, "order", "table", columns, caption, context))
-        elif (largest := _largest_class(subject.test.labels, numbers[0])) is not None:
+        elif (largest := _largest_class(subject, numbers[0])) is not None:
             numbers.append(largest)
         return Findings(tuple(numbers), tuple(exhibits))
 
@@ -100,10 +102,23 @@ def best_order(predictions: Tensor, labels: Tensor, classes: int) -> Tensor:
     return torch.from_numpy(columns).to(labels.device)
 
 
-def _largest_class(labels: Tensor, error: Measurement) -> Measurement | None:
-    """The share of the largest class; None where the error is clearly lower than that of always naming it."""
-    share = int(labels.bincount().max()) / len(labels)
-    if share == 1 or error.value < (1 - HARDLY) * (1 - share):
+def _largest_class(subject: Subject, error: Measurement) -> Measurement | None:
+    """The share of the largest class; None where predictions tell more than always naming it does.
+
+    That is where the error is clearly lower, or the classes' mean recall clearly higher: a detector of a rare class may
+    find most of it and still be wrong as often. Nothing is said of logits that are not finite, either.
+    """
+    labels, answers = subject.test.labels, subject.test_predictions
+    counts = labels.bincount()
+    counts = counts[counts > 0].double()
+    share = float(counts.max()) / len(labels)
+    if share == 1 or error.value < (1 - HARDLY) * (1 - share) or bool((answers < 0).any()):
+        return None
+    hits = torch.stack([(answers[labels == name] == name).sum() for name in labels.unique()]).double()
+    shares = (hits + 2) / (counts + 4)  # Agresti and Coull's, so that no class of few images seems certain
+    half = Z_95 * float((shares * (1 - shares) / counts).sum().sqrt()) / len(counts)
+    guessed = 1 / len(counts)
+    if float((hits / counts).mean()) - half > guessed + HARDLY * (1 - guessed):
         return None
     return Measurement(
         Accuracy.name, "largest_class", share, "fraction", len(labels), context={"split": "test"}

@@ -117,7 +117,7 @@ class Calibration(Audit):
     name: ClassVar[str] = "calibration"
     bins: int = 15
     binning: Binning = "equal width"
-    validation: ImageSet | None = None
+    validation: ImageSet | str | None = None
 
     def __post_init__(self) -> None:
         check_count("bins", self.bins)

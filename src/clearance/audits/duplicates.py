@@ -98,8 +98,7 @@ class Duplicates(Audit):
         sets = self._sets(subject)
         found = Copies.of(list(sets.values()))
         rows = dict(zip(sets, found.rows(), strict=True))
-        places = {name: (rows[name],) for name in sets}
-        numbers = [self._counted(found, name, own) for name, (own,) in places.items()]
+        numbers = [self._counted(found, name, own) for name, own in rows.items()]
         numbers.append(self._counted(found, "test in train", rows["test"], rows["train"]))
         if "unknown" in rows:
             known = np.concatenate([rows["train"], rows["test"]])
@@ -124,7 +123,7 @@ class Duplicates(Audit):
 
     def _counted(
         self, found: "Copies", name: str, rows: Rows, among: Rows | None = None
-    ) -> tuple[Measurement, Measurement]:
+    ) -> list[Measurement]:
         """How many images at `rows` are duplicates of others there, or of images at `among`."""
         if among is None:
             exact = len(rows) - len(np.unique(found.original[rows]))
@@ -133,12 +132,12 @@ class Duplicates(Audit):
             exact = int(np.isin(found.original[rows], found.original[among]).sum())
             either = int(np.isin(found.group[rows], found.group[among]).sum())
         context: dict[str, Scalar] = {"sets": name}
-        kinds = (("exact_duplicates", exact), ("near_duplicates", either - exact))
-        first, second = (
+        kinds = [("exact_duplicates", exact)]
+        kinds += [] if found.too_small else [("near_duplicates", either - exact)]
+        return [
             Measurement(self.name, kind, count, "count", len(rows), better="lower", context=context)
             for kind, count in kinds
-        )
-        return first, second
+        ]
 
     def _errors(self, subject: Subject, leaked: NDArray[np.bool_]) -> Iterator[Measurement]:
         wrong = (subject.test_predictions != subject.test.labels).cpu().numpy()
@@ -199,12 +198,14 @@ class Copies:
         original: For each image the first one with the same pixels, (N,).
         group: A number for each image, equal for duplicates, exact or near, (N,).
         pairs: Each image with its original, and every pair of near duplicates among originals.
+        too_small: Whether the images have too few pixels to look for near duplicates.
     """
 
     sizes: tuple[int, ...]
     original: Rows
     group: Rows
     pairs: tuple[Pair, ...]
+    too_small: bool
 
     @classmethod
     def of(cls, sets: Sequence[ImageSet]) -> "Copies":
@@ -222,12 +223,13 @@ class Copies:
         original = np.array([first.setdefault(digest, row) for row, digest in enumerate(digests)])
         here = np.arange(len(original))
         exact = [Pair(int(original[row]), int(row), "exact") for row in here[original != here]]
-        near = near_duplicates(sets, here[original == here])
+        too_small = min(sets[0].shape[1:]) < BLOCK
+        near = [] if too_small else near_duplicates(sets, here[original == here])
         pairs = (*exact, *near)
         ends = np.array([(pair.first, pair.second) for pair in pairs], dtype=np.int64).reshape(-1, 2)
         links = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(len(here), len(here)))
         _, group = connected_components(links, directed=False)
-        return cls(tuple(map(len, sets)), original, group.astype(np.int64), pairs)
+        return cls(tuple(map(len, sets)), original, group.astype(np.int64), pairs, too_small)
 
     def rows(self) -> list[Rows]:
         """The places of each set's images."""
@@ -251,7 +253,7 @@ def near_duplicates(sets: Sequence[ImageSet], rows: Rows) -> list[Pair]:
     >>> near_duplicates([ImageSet(images, torch.arange(6) % 2, ("a", "b"))], np.arange(6))
     [Pair(first=0, second=4, kind='near'), Pair(first=1, second=5, kind='mirrored')]
     """
-    if min(sets[0].shape[1:]) < BLOCK or len(rows) < 2:
+    if len(rows) < 2:
         return []
     hashes = np.concatenate([perceptual_hashes(images) for images in _read(sets, rows)])
     some = np.flatnonzero(hashes.any(axis=1))

@@ -4,6 +4,7 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch.nn.functional import adaptive_avg_pool2d, relu, unfold
 
 from clearance._checks import check_count
 from clearance._rng import generator
-from clearance.audits._audit import Audit, Findings, Subject, named_class, share_of
+from clearance.audits._audit import WILSON, Audit, Findings, Subject, named_class, share_of, wilson_interval
 from clearance.audits._change_sheet import picture_pixels
 from clearance.audits._samples import fixed_rows
 from clearance.audits.calibration import fitted_temperature
@@ -124,10 +125,16 @@ class LabelSuspects(Audit):
         return Findings(tuple(numbers), (list_, pairs, *_pictures(list_, sets)))
 
     def _worst(self, shares: Floats, labels: Ints) -> Measurement:
-        """The largest share, with its interval over the images of the class."""
-        given = max(np.unique(labels), key=lambda name: float(shares[name].max()))  # some may have no image
+        """The largest share, with its interval over the images of the class, adjusted for the number of pairs."""
+        names = np.unique(labels)  # some may have no image
+        given = max(names, key=lambda name: float(shares[name].max()))
         images = int((labels == given).sum())
-        return share_of(self.name, "worst_pair", round(float(shares.max()) * images), images, "lower", {})
+        count, pairs = round(float(shares.max()) * images), len(names) * (len(names) - 1)
+        low, high = wilson_interval(count, images, z=NormalDist().inv_cdf(1 - 0.025 / max(pairs, 1)))
+        return Measurement(
+            self.name, "worst_pair", count / images, "fraction", images, low=low, high=high, better="lower",
+            context={"interval": f"{WILSON}, adjusted for all pairs"},
+        )  # fmt: skip
 
     def _agreement(self, found: "Doubts", labels: Ints, judged: NDArray[np.bool_]) -> Iterator[Measurement]:
         """How often the regression predicts the given label: where it rarely does, it cannot tell the classes apart."""

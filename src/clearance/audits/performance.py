@@ -59,6 +59,13 @@ class Performance(Audit):
     name: ClassVar[str] = "performance"
     slices: Slices | None = None
 
+    def __post_init__(self) -> None:
+        if self.slices is not None and not isinstance(self.slices, Slices):
+            raise ValueError(
+                f"`slices` must be made by clearance.data.slices.read_slices; got {type(self.slices).__name__}. Give "
+                "the file to clearance.audit(slices=...) or --slices."
+            )
+
     def examine(self, subject: Subject) -> Findings:
         """Count by class, then by slice."""
         labels, answers = subject.test.labels.cpu(), subject.test_predictions.cpu()

@@ -172,13 +172,21 @@ def _of_colours(model: Classifier) -> Iterator[InputWay]:
 
 
 def right_when(model: Classifier, data: ImageSet, way: InputWay | None = None) -> Tensor:
-    """Which images the model is right on if the module saw what `way` makes of them; (N,) bool, on the CPU."""
+    """Which images the model is right on if the module saw what `way` makes of them; (N,) bool, on the CPU.
+
+    It is right on none where it refuses what `way` makes, such as values outside [0, 1].
+    """
 
     def seen(images: Tensor) -> Tensor:
         # undo the model's own normalisation, which comes next
         return images if way is None else way.prepared(images) * model.std + model.mean
 
-    return right_after(model, data, seen)
+    try:
+        return right_after(model, data, seen)
+    except Exception:
+        if way is None:
+            raise
+        return torch.zeros(len(data), dtype=torch.bool)
 
 
 def _normalised(mean: Sequence[float], std: Sequence[float]) -> Callable[[Tensor], Tensor]:

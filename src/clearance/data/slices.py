@@ -17,6 +17,9 @@ NO_VALUE = ("na", "n/a", "nan", "null")  # among numbers
 MOST = 50  # values of a column of texts from which on it names images rather than slices of them
 BINS = 4  # of a column of numbers with more values than that
 _LARGEST_FILE = 2**28  # bytes
+SPLITS = frozenset(
+    ("train", "val", "valid", "validation", "dev", "eval", "test")
+)  # folders of parts of one set
 _SHOWN = 3  # names in a message
 
 
@@ -163,7 +166,9 @@ def rows_by_name(
         )
     if data.files is None:
         names = [str(int(name)) if name.strip().isdecimal() else name for name in names]
-    found = [_place(name.strip().replace("\\", "/"), known, short) for name in names]
+    plain = [visible(name.strip().replace("\\", "/")) for name in names]
+    folder = _folder_of(file, plain, known, data.name)
+    found = [_place(name, known, short, folder) for name in plain]
     kept = [place for place in found if place is not None]
     if not kept:
         raise ValueError(
@@ -199,19 +204,44 @@ def _in_order(file: Path, names: Sequence[str]) -> list[int | None]:
     return [*range(len(names))]
 
 
-def _place(name: str, known: Mapping[str, int], short: Mapping[str, int | None]) -> int | None:
+def _divided(name: str, known: Mapping[str, int]) -> tuple[str, str] | None:
+    """The folders before the image's own name, and that; None where no end of the path is one."""
+    parts = PurePosixPath(name).parts
+    ends = ("/".join(parts[start:]) for start in range(1, len(parts)))
+    return next(((name.removesuffix(end).rstrip("/"), end) for end in ends if end in known), None)
+
+
+def _folder_of(file: Path, names: Sequence[str], known: Mapping[str, int], called: str) -> str | None:
+    """The folders that stand before the images' names in a table of longer paths; None if these are others' images.
+
+    Of several it is that of the set's own name: `train/cats/0.png` is not `val/cats/0.png`.
+    """
+    before = dict.fromkeys(both[0] for name in names if name not in known and (both := _divided(name, known)))
+    own = [folder for folder in before if PurePosixPath(folder).name == called]
+    if len(before) < 2:
+        others = {PurePosixPath(folder).name for folder in before} - {called}
+        return None if others and {*others, called} <= SPLITS else next(iter(before), None)
+    if len(own) != 1:
+        raise ValueError(
+            f"{file} has images of this name in several folders: {', '.join(map(repr, [*before][:_SHOWN]))}; got "
+            f"{called!r}, which is not one of them. Keep the lines of one folder."
+        )
+    return own[0]
+
+
+def _place(
+    name: str, known: Mapping[str, int], short: Mapping[str, int | None], folder: str | None
+) -> int | None:
     """By the name in the folder; by the end of a longer path; a name without folders by itself, where it is one image.
 
     A name with folders that are none of these is another image's: `a/0.png` is not `b/0.png`.
     """
-    name = visible(name)
     if name in known:
         return known[name]
-    parts = PurePosixPath(name).parts
-    for start in range(1, len(parts)):
-        if (place := known.get("/".join(parts[start:]))) is not None:
-            return place
-    return short.get(name) if len(parts) == 1 else None
+    both = _divided(name, known)
+    if both is not None:
+        return known[both[1]] if both[0] == folder else None
+    return short.get(name) if "/" not in name else None
 
 
 def _as_slices(cells: Sequence[str | None]) -> tuple[str | None, ...] | None:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from clearance._checks import check_count
 from clearance._describe import describe
 from clearance._text import visible
 from clearance.attacks.attack import CHUNK as BATCH
@@ -215,6 +216,10 @@ class AuditRequest:
     progress: AuditProgress | None = None
     engine: Engine = None
 
+    def __post_init__(self) -> None:
+        if self.seed is not None:
+            check_count("seed", self.seed, minimum=0)
+
 
 @dataclass(frozen=True)
 class Target:
@@ -262,6 +267,12 @@ class InMemory:
     name: str = "this model"
     normalised: bool = False
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ValueError(  # noqa: TRY004 - bad input is a ValueError everywhere in this library
+                f"`name` must be text; got {type(self.name).__name__}. Write str(name)."
+            )
+
     def opened(self) -> Self:
         """The same with its images read as the model needs them; they are not read again."""
         how = self.model.preprocessing
@@ -287,7 +298,10 @@ class InMemory:
         model = in_order_of(data.test.classes, self.model, few_images(data.test, device_of(self.model)))
         fewer = fewer_where_costly(model, data.test, request)
         plan = AuditPlan.of(request.audits, request.settings, defaults=fewer, unknown=others is not None)
-        ready = plan.resolved(test=data.test, unknown=others, images=request.images, slices=request.slices)
+        ready = plan.resolved(
+            test=data.test, unknown=others, images=request.images, slices=request.slices,
+            preprocessing=self.model.preprocessing,
+        )  # fmt: skip
         return Target(model, data, ready, request.seed or 0, self.name, facts=facts)
 
 
@@ -398,7 +412,7 @@ def run_audit(source: Source | Target, request: AuditRequest, again: Again) -> C
     with spread_over(request.engine) as workers:
         images = (found.data.train, found.data.test, found.seed, found.data.new_classes, workers)
         subject = KeptSubject(found.model, *images, cache=found.cache)
-        with in_float32(found.model):
+        with in_float32(found.model, few_images(found.data.test, device_of(found.model))[:1]):
             queue = by_usefulness(found.audits)
             done = bounded_audits(subject, queue, budget, request.progress, keep=request.keep)
             failed = _exported(subject, done.findings, request)

@@ -16,7 +16,7 @@ from clearance.audits._samples import first_half
 from clearance.audits.rejection import check_enough
 from clearance.data import ImageSet, Preprocessing
 from clearance.data.image_set import shared_images
-from clearance.data.intake import open_unlabelled
+from clearance.data.intake import open_images, open_unlabelled
 from clearance.data.slices import read_slices
 from clearance.data.stored import StoredImageSet
 from clearance.experiments.catalogue import AUDIT_GROUPS, AUDITS, audit_names, resolve
@@ -159,7 +159,7 @@ class AuditPlan:
         slices: str | PathLike[str] | None = None,
         networks: Mapping[str, Path | None] | None = None,
         root: str | None = None,
-        size: int | None = None,
+        preprocessing: Preprocessing | None = None,
     ) -> tuple[Audit, ...]:
         """The audits with everything they need: other datasets, validation images, networks to make images on.
 
@@ -171,7 +171,7 @@ class AuditPlan:
             slices: A CSV file with what is known of each test image; see :func:`clearance.data.slices.read_slices`.
             networks: By audit, the directory of the run whose network it makes images on; None if no runs are kept.
             root: The folder of datasets' files.
-            size: Side in pixels to which image folders are resized.
+            preprocessing: The preprocessing of the test images, which folders of images get, too.
 
         Raises:
             FileNotFoundError: If a dataset's files are missing.
@@ -196,14 +196,19 @@ class AuditPlan:
                 given[SOURCE] = _network(audit.name, (networks or {}).get(audit.name))
             other = getattr(audit, OTHER, None)
             if isinstance(other, str):
-                given[OTHER] = load_dataset(
-                    other, "test", root, size if other.startswith("folder:") else None
+                given[OTHER] = (
+                    open_unlabelled(other, test, preprocessing)
+                    if ":" in other
+                    else load_dataset(other, "test", root)
                 )
             elif other is None and unknown is not None and hasattr(audit, OTHER):
                 given[OTHER] = unknown
             if slices is not None and hasattr(audit, SLICES):
                 given[SLICES] = read_slices(slices, test)
-            if validation is not None and getattr(audit, VALIDATION, validation) is None:
+            kept = getattr(audit, VALIDATION, validation)
+            if isinstance(kept, str):
+                given[VALIDATION] = open_images(kept, preprocessing, like=test)
+            elif validation is not None and kept is None:
                 given[VALIDATION] = validation
             if images is not None and hasattr(audit, IMAGES) and audit.name not in OF_OTHERS:
                 fewer = {name: min(images, getattr(audit, name)) for name in FEWER if hasattr(audit, name)}

@@ -3,9 +3,11 @@
 import re
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -13,6 +15,7 @@ from clearance._checks import check_positive
 from clearance.audits import Audit, Findings, Subject
 from clearance.experiments.audit_progress import AuditProgress
 from clearance.models.black_box import lacks
+from clearance.records.encoding import encode
 from clearance.records.record import BUDGET, FAILED, IMPOSSIBLE, INTERRUPTED, LeftOut
 
 _UNITS = {"h": 3600, "m": 60, "s": 1}
@@ -88,12 +91,30 @@ def _run(audit: Audit, subject: Subject, done: Done) -> None:
     try:
         with torch.inference_mode(False):  # tensors of a caller's inference mode have no gradients
             found = audit.examine(subject)
+        _check_findings(audit, found)
     except Exception as error:  # noqa: BLE001 - the model and the audit may be anybody's
         done.errors.append(error)
         done.left_out.append(LeftOut(audit.name, FAILED, reason_of(error)))
         return
     done.findings.append(found)
     done.audits.append(audit)
+
+
+def _check_findings(audit: Audit, found: Any) -> None:
+    """Raise ValueError unless an audit returned what a report can keep: the audit may be anybody's."""
+    if not isinstance(found, Findings):
+        raise ValueError(  # noqa: TRY004 - bad input is a ValueError everywhere in this library
+            f"`examine` of {audit.name} must return Findings; got {type(found).__name__}."
+        )
+    names = [(one.name, tuple(sorted(one.context.items(), key=str))) for one in found.measurements]
+    if twice := next((name for (name, _), count in Counter(names).items() if count > 1), None):
+        raise ValueError(
+            f"`examine` of {audit.name} must return each measurement once; got {twice!r} twice with one context. Give "
+            "them contexts that differ."
+        )
+    for exhibit in found.exhibits:
+        if exhibit.kind != "images":
+            encode(exhibit.columns)
 
 
 def _check_any(done: Done) -> None:

@@ -485,7 +485,8 @@ def _verdict(change: Change) -> str:
 def _finding(changes: Sequence[Change], todo: str) -> Finding:
     """The change of a group that is worse most clearly, and how many others are, with what to do if any is."""
     first = changes[0]
-    where = Markup("{}: ").format(first.where) if len(changes) > 1 else Markup("")
+    of_group = any(kind in first.quantity.context for kind in OF_GROUPS)
+    where = Markup("{}: ").format(first.where) if len(changes) > 1 or of_group else Markup("")
     worse = [change for change in changes if change.severity != "fine"]
     better = [change.where for change in changes if change.improved]
     if worse or len(changes) == 1:

@@ -149,7 +149,9 @@ class OutsideModel:
         model, outputs = _classifier(self, module, how, data.test, say)
         fewer = fewer_where_costly(model, data.test, request) if COSTLY in names else {}
         plan = AuditPlan.of(audits, settings, defaults=fewer, unknown=has_unknown)
-        chosen = plan.resolved(test=data.test, unknown=unknown, images=request.images, slices=request.slices)
+        chosen = plan.resolved(
+            test=data.test, unknown=unknown, images=request.images, slices=request.slices, preprocessing=how
+        )
         if _PIXEL_HEADS in names and any(
             isinstance(some, StoredImageSet) for some in (data.train, data.test)
         ):

@@ -124,7 +124,6 @@ class RunPlan:
             validation=data.validation if self.recipe.label_noise == 0 else None,
             networks=folders,
             root=self.recipe.root,
-            size=self.recipe.size,
             **given,
         )
 

@@ -117,8 +117,10 @@ def in_evaluation_mode(module: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def in_float32(model: nn.Module) -> Iterator[None]:
+def in_float32(model: nn.Module, image: Tensor) -> Iterator[None]:
     """Inside the block, weights of other precisions are float32 copies; afterwards everything is as before.
+
+    They stay where the model cannot answer `image`, (1, C, H, W), with such copies, because it casts images itself.
 
     The copies take the weights' place: a model whose ``forward`` another package has replaced (mixed precision) cannot
     be copied as a whole. Inside the block it has the ``forward`` of its class.
@@ -128,24 +130,39 @@ def in_float32(model: nn.Module) -> Iterator[None]:
     """
     tensors: chain[Tensor] = chain(model.parameters(), model.buffers())
     others = [one for one in tensors if one.is_floating_point() and one.dtype is not torch.float32]
-    if others:
-        warnings.warn(
-            f"weights in {', '.join(sorted({str(one.dtype) for one in others}))} are audited in a float32 copy; the "
-            "model's own precision can give other numbers.",
-            UserWarning,
-            stacklevel=5,
-        )
     before = [one.data for one in others]
     replaced = vars(model).pop("forward", None)
+
+    def put_back() -> None:
+        for one, data in zip(others, before, strict=True):
+            one.data = data
+
     try:
         for one in others:
             one.data = one.data.float()
+        if others and _answers(model, image):
+            warnings.warn(
+                f"weights in {', '.join(sorted({str(one.dtype) for one in before}))} are audited in a float32 copy; "
+                "the model's own precision can give other numbers.",
+                UserWarning,
+                stacklevel=5,
+            )
+        elif others:
+            put_back()
         yield
     finally:
-        for one, data in zip(others, before, strict=True):
-            one.data = data
+        put_back()
         if replaced is not None:
             vars(model)["forward"] = replaced
+
+
+def _answers(model: nn.Module, image: Tensor) -> bool:
+    try:
+        with evaluating(model):
+            model(image)
+    except RuntimeError:
+        return False
+    return True
 
 
 @contextmanager

@@ -43,7 +43,9 @@ def corruptions_findings(findings: Findings) -> list[Finding]:
     said += Markup("The mild one that costs most: {} ({}), accuracy {}.").format(
         worst.context["corruption"], _strength(findings, worst), rest_with_ends(worst)
     )
-    alarm = 1 - worst.value < HALF * (1 - clean.value)
+    alarm = 1 - (worst.value if worst.low is None else worst.low) < HALF * (
+        1 - (clean.value if clean.high is None else clean.high)
+    )  # the whole interval of one is below half of that of the other
     todo = (
         f"Train with {worst.context['corruption']} among the augmentations, or check that inputs in use do not have it."
         if alarm

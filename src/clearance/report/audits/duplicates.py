@@ -8,7 +8,7 @@ from clearance.report.findings import Findings
 from clearance.report.names import listed
 from clearance.report.numbers import data
 from clearance.report.pictures import Gallery, firsts, labelled_shots, table_of
-from clearance.report.tables import Compact, Line, of_exhibit
+from clearance.report.tables import NONE, Compact, Line, of_exhibit
 
 AUDIT = "duplicates"
 LEAK = 0.01  # share of the test images from which on those that are training images are an alarm
@@ -30,14 +30,14 @@ def duplicates_findings(findings: Findings) -> list[Finding]:
         return []
     exact, near = leaked
     files = f"The list: {table_of(findings, AUDIT, AUDIT)}"
-    both = int(exact.value + near.value)
+    both = int(_both(exact, near))
     known = _known(findings, files)
     if both == 0:
         return [known or _within(findings, files)]
     share = both / exact.n if exact.n else 0.0
     said = Markup("{} of {} test images ({}) are also training images: {} pixel for pixel, {} nearly.").format(
         data(both, "count"), data(exact.n, "count"), data(share, "fraction"),
-        data(exact.value, "count"), data(near.value, "count"),
+        data(exact.value, "count"), data(both - exact.value, "count"),
     ) + _accuracy(findings)  # fmt: skip
     todo = f"Remove them from one of the two sets, then audit again. {files}."
     severity: Severity = "problem" if share >= LEAK else "warning"
@@ -56,7 +56,7 @@ def _accuracy(findings: Findings) -> Markup:
 def _known(findings: Findings, files: str) -> Finding | None:
     """What is said where unknown images are those that the network was trained on, or tested with."""
     counts = _counts(findings, "unknown in train or test")
-    if counts is None or (both := counts[0].value + counts[1].value) < LEAK * (counts[0].n or 1) or not both:
+    if counts is None or (both := _both(*counts)) < LEAK * (counts[0].n or 1) or not both:
         return None
     said = Markup("{} of {} unknown images are also in train or test.").format(
         data(both, "count"), data(counts[0].n, "count")
@@ -71,7 +71,7 @@ def _within(findings: Findings, files: str) -> Finding:
     parts = []
     for name in ("train", "test"):
         counts = _counts(findings, name)
-        if counts is not None and (number := counts[0].value + counts[1].value):
+        if counts is not None and (number := _both(*counts)):
             parts.append(
                 Markup("{} of the images of {} {} another there").format(
                     data(number, "count"), name, "duplicates" if number == 1 else "duplicate"
@@ -84,18 +84,26 @@ def _within(findings: Findings, files: str) -> Finding:
                 data(two.value, "count"), "has" if two.value == 1 else "have"
             )
         )
-    said = Markup("No test image was found among the training images, exactly or nearly.")
+    looked = (
+        "exactly or nearly" if findings.row("mean", AUDIT, "near_duplicates", sets="train") else "exactly"
+    )
+    said = Markup("No test image was found among the training images, {}.").format(looked)
     if not parts:
         return Finding("Duplicates", "fine", said)
     todo = f"Decide which of each pair to keep. {files}."
     return Finding("Duplicates", "information", said + Markup(" But {}.").format(listed(parts)), todo)
 
 
-def _counts(findings: Findings, sets: str) -> tuple[SummaryRow, SummaryRow] | None:
+def _counts(findings: Findings, sets: str) -> tuple[SummaryRow, SummaryRow | None] | None:
+    """The exact and the near duplicates; the latter are not looked for in images of less than 8 pixels a side."""
     exact, near = (
         findings.row("mean", AUDIT, name, sets=sets) for name in ("exact_duplicates", "near_duplicates")
     )
-    return None if exact is None or near is None else (exact, near)
+    return None if exact is None else (exact, near)
+
+
+def _both(exact: SummaryRow, near: SummaryRow | None) -> float:
+    return exact.value + (0 if near is None else near.value)
 
 
 def pair_galleries(findings: Findings) -> list[Gallery]:
@@ -112,7 +120,14 @@ def duplicates_section(findings: Findings) -> Section | None:
     if not counts:
         return None
     lines = [
-        Line(BETWEEN[sets], None, [data(row.value, "count") for row in found] + [data(found[0].n, "count")])
+        Line(
+            BETWEEN[sets],
+            None,
+            [
+                *(NONE if row is None else data(row.value, "count") for row in found),
+                data(found[0].n, "count"),
+            ],
+        )
         for sets, found in counts.items()
     ]
     table = Compact("How many", ["exact", "near", "of"], lines, head="Duplicates")

@@ -195,7 +195,8 @@ PAGE = AuditPage(
             "Of the images of a class, in train and test, the share that looks like one other class, for the "
             "pair with the largest.",
             "Lower is better; from 10 % on, one of the two is probably filed in part as the other.",
-            "Which of the two has the wrong labels is open. Classes that overlap have a share, too.",
+            "Which of the two has the wrong labels is open. Classes that overlap have a share, too. The interval is "
+            "adjusted for the number of pairs.",
         ),
     },
     section=labels_section,
