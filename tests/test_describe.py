@@ -5,6 +5,7 @@ import json
 import linecache
 import subprocess
 import sys
+from argparse import Namespace
 from dataclasses import dataclass
 from functools import partial
 
@@ -253,6 +254,61 @@ def test_a_constant_of_the_module_that_a_method_or_its_helper_reads_is_a_setting
     assert describe(thing) == before
     monkeypatch.setitem(globals(), "SHARPNESS", 0.9)
     assert describe(thing) != before
+
+
+OPTIONS = Namespace(lr=0.1, run="a", weights={"near": 1.0, "far": (2.0, object())})
+
+
+class Attributes:
+    """Settings that stand in the class, or in what is no plain method."""
+
+    weight = 1.0
+
+    @staticmethod
+    def fixed():
+        return 1.0
+
+    @property
+    def shown(self):
+        return 1.0
+
+    @classmethod
+    def made(cls):
+        return 1.0
+
+
+def reading_options(value):
+    return value * OPTIONS.lr + OPTIONS.weights["far"][0]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"lr": 0.2},
+        {"weights": {"near": 1.0, "far": (3.0, None)}},
+    ],
+)
+def test_what_is_read_from_a_namespace_is_a_setting_and_the_rest_of_it_is_not(changed, monkeypatch):
+    before = describe(reading_options)
+    monkeypatch.setitem(globals(), "OPTIONS", Namespace(**{**vars(OPTIONS), "run": "b"}))
+    assert describe(reading_options) == before
+    monkeypatch.setitem(globals(), "OPTIONS", Namespace(**{**vars(OPTIONS), **changed}))
+    assert describe(reading_options) != before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("weight", 10.0),
+        ("fixed", staticmethod(lambda: 2.0)),
+        ("shown", property(lambda self: 2.0)),
+        ("made", classmethod(lambda cls: 2.0)),
+    ],
+)
+def test_what_stands_in_a_class_is_a_setting(name, value, monkeypatch):
+    before = describe(Attributes())
+    monkeypatch.setattr(Attributes, name, value)
+    assert describe(Attributes()) != before
 
 
 def test_so_is_what_a_helper_does(monkeypatch):

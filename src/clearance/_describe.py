@@ -5,10 +5,12 @@ import dataclasses
 import hashlib
 import inspect
 import json
+from argparse import Namespace
 from collections.abc import Iterable
 from functools import partial
+from pathlib import PurePath
 from textwrap import dedent
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from torch.nn import Parameter
 _LIBRARIES = {"torch", "clearance", "builtins", "abc", "typing", "functools"}
 _NO_SOURCE = "no source"
 """Replaces the hash of a function whose source Python cannot find; such functions cannot be compared."""
+_OTHER, _DEEPEST = object(), 8
 _SCALAR = (type(None), str, int, float, bool)
 _DTYPES = {
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
@@ -29,13 +32,13 @@ _DTYPES = {
 def describe(thing: Any) -> Any:
     """A tree of JSON values that changes when a setting changes, and is the same in every process.
 
-    A function is described by its name, its source, its defaults, its closure and the plain module constants
-    that it reads. Functions that it calls are described by source and constants if they are not from torch,
-    Clearance or the standard library; functions that those call are not followed. A module is described by its
-    repr and the public attributes of every part (private ones are often caches); parameters and buffers are
-    compared separately (`digest`). Everything else is described by its parts, or by its repr if its class
-    writes one. Comments and layout of a source do not count. A function without source (made by ``exec``, for
-    example) has ``"no source"`` in its place.
+    A function is described by its name, its source, its defaults, its closure and the plain values of its module
+    that it reads: numbers and text, also in a list, dictionary, namespace or dataclass. Functions that it calls are
+    described by source and such values if they are not from torch, Clearance or the standard library; functions that
+    those call are not followed. A module is described by its repr and the public attributes of every part and its
+    class (private ones are often caches); parameters and buffers are compared separately (`digest`). Everything else
+    is described by its parts, or by its repr if its class writes one. Comments and layout of a source do not count. A
+    function without source (made by ``exec``, for example) has ``"no source"`` in its place.
 
     >>> import torch
     >>> describe(partial(torch.optim.SGD, lr=0.1))
@@ -132,15 +135,57 @@ def code_of(thing: Any) -> dict[str, Any]:
     {}
     """
     classes = [kind for kind in type(thing).__mro__ if not _is_library(kind.__module__)]
-    written = {
-        f"{kind.__qualname__}.{name}": value
-        for kind in classes
-        for name, value in vars(kind).items()
-        if isinstance(value, FunctionType) and not _is_generated(kind, value)
-    }
+    written, constants = {}, {}
+    for kind in classes:
+        fields = vars(kind).get("__dataclass_fields__", {})  # their values are the instance's
+        for name, value in vars(kind).items():
+            where, function = f"{kind.__qualname__}.{name}", _function_of(value)
+            if function is not None and not _is_generated(kind, function):
+                written[where] = function
+            elif not name.startswith("_") and name not in fields and (plain := _plain(value)) is not _OTHER:
+                constants[where] = plain
     methods = {name: _code(value) for name, value in written.items()}
     read = {name: found for name, value in written.items() if (found := _read(value))}
-    return ({"methods": methods} if methods else {}) | ({"read": read} if read else {})
+    found = {"methods": methods, "read": read, "constants": constants}
+    return {name: value for name, value in found.items() if value}
+
+
+def _function_of(attribute: Any) -> FunctionType | None:
+    """The function behind what a class holds: a method of any kind, or a property."""
+    for name in ("__func__", "fget", "func"):
+        attribute = getattr(attribute, name, attribute)
+    return attribute if isinstance(attribute, FunctionType) else None
+
+
+def _plain(value: Any, wanted: frozenset[str] = frozenset(), depth: int = 0) -> Any:
+    """`value` without all that is neither a number nor text; `_OTHER` if nothing is left.
+
+    Of a dictionary, namespace or dataclass, only the entries that are `wanted`, if any of them is.
+    """
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if depth == _DEEPEST:  # it may contain itself
+        return _OTHER
+    if isinstance(value, PurePath | np.generic):
+        return str(value)
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=repr)
+    if isinstance(value, list | tuple):
+        parts = [plain for one in value if (plain := _plain(one, wanted, depth + 1)) is not _OTHER]
+        return parts or _OTHER
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    elif isinstance(value, Namespace | SimpleNamespace):
+        value = vars(value)
+    if not isinstance(value, dict):
+        return _OTHER
+    chosen = {key: one for key, one in value.items() if key in wanted} or value
+    entries = {
+        str(key): plain
+        for key, one in chosen.items()
+        if (plain := _plain(one, wanted, depth + 1)) is not _OTHER
+    }
+    return entries or _OTHER
 
 
 def _described(thing: Any, above: frozenset[int]) -> Any:
@@ -272,8 +317,9 @@ def _lambda_source(function: FunctionType) -> str:
 
 def _read(function: FunctionType, *, deeper: bool = True) -> dict[str, Any]:
     """What a function reads from its module: plain constants, and the code of helpers with their constants."""
-    known = {name: function.__globals__.get(name) for name in _names(function.__code__)}
-    constants = {name: value for name, value in known.items() if type(value) in _SCALAR[1:]}
+    known = {
+        name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__
+    }
     own = {
         name: value
         for name, value in known.items()
@@ -281,6 +327,12 @@ def _read(function: FunctionType, *, deeper: bool = True) -> dict[str, Any]:
     }
     helpers = {
         name: {"code": _code(value), **_read(value, deeper=False)} for name, value in own.items() if deeper
+    }
+    wanted = frozenset(word for one in (function, *own.values()) for word in _words(one.__code__))
+    constants = {
+        name: plain
+        for name, value in known.items()
+        if value is not None and (plain := _plain(value, wanted)) is not _OTHER
     }
     return {key: value for key, value in (("constants", constants), ("helpers", helpers)) if value}
 
@@ -290,6 +342,16 @@ def _names(code: CodeType) -> Iterable[str]:
     for value in code.co_consts:
         if isinstance(value, CodeType):
             yield from _names(value)
+
+
+def _words(code: CodeType) -> Iterable[str]:
+    """The names and texts in it: which entries of a dictionary or namespace it reads."""
+    yield from code.co_names
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _words(value)
+        elif isinstance(value, str):
+            yield value
 
 
 def _name(thing: Any) -> str:
