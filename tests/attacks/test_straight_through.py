@@ -236,3 +236,19 @@ def test_an_attack_that_sees_no_gradient_asks_once_at_each_start(norm):
     broken = torch.stack([model(given + start).argmax(dim=1) != labels for start in starts])
     assert 0 < int(broken.any(dim=0).sum()) < 40
     assert torch.equal(hit.success, broken.any(dim=0))
+
+
+def test_one_image_without_a_gradient_does_not_decide_for_all():
+    """A black image meets dead units, and what stops gradients would never be passed."""
+    torch.manual_seed(0)
+    first, last = nn.Linear(4, 8, bias=False), nn.Linear(8, 3)
+
+    def stopped(images):
+        return last(first(images.flatten(1).detach()).relu())
+
+    images = torch.rand(6, 1, 2, 2)
+    images[0] = 0
+    assert has_steps(stopped, images)
+    passing, leaf = straight_through(stopped), images.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(passing(leaf).sum(), leaf)
+    assert bool(slope[1:].any())

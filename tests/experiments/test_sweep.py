@@ -96,6 +96,11 @@ class TestRecipes:
         made = Method(loss="large-margin", loss_settings={"layers": ["input"]})
         changed = swept_recipes(Recipe(methods={"m": made}), parse_sweep("loss_settings.top_k=1,2"))
         assert [type(r.methods["m"].loss_settings["top_k"]) for r in changed.values()] == [int, int]
+        whole = Method(
+            loss="large-margin", loss_settings={"layers": ["input"], "gamma": 1}
+        )  # as YAML reads 1
+        changed = swept_recipes(Recipe(methods={"m": whole}), parse_sweep("loss_settings.gamma=0.5,1"))
+        assert [r.methods["m"].loss_settings["gamma"] for r in changed.values()] == [0.5, 1.0]
 
     @pytest.mark.parametrize(
         ("text", "said"),

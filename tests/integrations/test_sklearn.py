@@ -80,6 +80,14 @@ def test_what_it_trained_can_be_audited():
     assert card.measurements[0].value == pytest.approx(1 - model.score(X[TEST], names[TEST]), abs=0.002)
 
 
+def test_labels_may_have_any_name():
+    names = np.where(Y < 5, "mean", "all")
+    assert (
+        ClearanceClassifier(epochs=3, random_state=0).fit(X[TRAIN], names[TRAIN]).score(X[TEST], names[TEST])
+        > 0.8
+    )
+
+
 def test_a_shape_that_does_not_fit_and_a_single_class_are_refused():
     with pytest.raises(
         ValueError, match=r"`shape` must have 64 pixels, as each row of X has features; got \(1, 7"

@@ -239,6 +239,30 @@ def test_pixels_that_the_models_normalisation_does_not_explain_are_refused(digit
         trainer(digits, tmp_path, model=model).train()
 
 
+def test_pixels_that_were_never_normalised_are_refused(digits, tmp_path):
+    host = trainer(digits, tmp_path)
+    host.train_dataset = [
+        {"pixel_values": image, "labels": int(k)}
+        for image, k in zip(digits[0].images, digits[0].labels, strict=True)
+    ]
+    with pytest.raises(
+        ValueError, match=r"must be normalised by the mean and std of the model; got .* column `images`"
+    ):
+        host.train()
+
+
+def test_a_training_that_is_cut_off_leaves_no_frozen_head(digits, tmp_path):
+    class Cut(transformers.TrainerCallback):  # type: ignore[name-defined]
+        def on_step_end(self, args, state, control, **named):
+            if state.global_step == 3:
+                raise KeyboardInterrupt
+
+    host = trainer(digits, tmp_path, FOCA(reuse=2), callbacks=[Cut()])
+    with pytest.raises(KeyboardInterrupt):
+        host.train()
+    assert all(one.requires_grad for one in host.hosted.model.head.parameters())
+
+
 def test_two_processes_end_as_one(tmp_path):
     """Under the Trainer's own DistributedDataParallel."""
     check_that_processes_agree("trainer", tmp_path)

@@ -49,3 +49,9 @@ def test_half_precision_logits_lose_no_more_than_they_have_lost(dtype):
     found = cross_entropy(logits, labels)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.double(), cross_entropy(logits.double(), labels), rtol=1e-6, atol=1e-6)
+
+
+def test_a_label_of_minus_100_is_not_passed_over_where_labels_are_not_checked():
+    """As in compiled code and on a GPU; torch's own function would count its loss as 0."""
+    with pytest.raises(IndexError, match="-100 is out of bounds"):
+        cross_entropy(torch.zeros(2, 3), torch.tensor([0, -100]))

@@ -1066,11 +1066,15 @@ def test_a_parameter_that_loss_and_model_share_moves_once():
 
 def test_trained_end_to_end_a_head_that_foca_left_open_is_finished():
     extractor = nn.Sequential(nn.Flatten(), nn.Linear(16, 8))
-    model, images = Classifier(extractor, nn.Linear(8, 3)), WORLD.images(30, seed=0)
+    head, images = nn.Linear(8, 3), WORLD.images(30, seed=0)
+    model = Classifier(extractor, head)
     FOCA(per_class=2).start(model, images).loss(*images.batch(torch.arange(16)))
     assert model.unfinished == "FOCA"
+    head.requires_grad_(False)  # as another package's loop freezes it until FOCA's end
+    before = head.weight.clone()
     fit(model, EndToEnd(), images, steps=2, batch_size=16)
     assert model.unfinished is None
+    assert not torch.equal(head.weight, before)
 
 
 class LeavesOut(nn.Linear):

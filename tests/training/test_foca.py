@@ -1096,6 +1096,37 @@ def test_a_final_head_that_diverges_begins_again_at_half_the_learning_rate(data,
         hopeless.finish()
 
 
+def test_a_final_head_that_tells_no_classes_apart_is_said():
+    data = gaussian_images(per_class=10)
+    torch.manual_seed(0)
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU())
+    model = Classifier(extractor, MLP((64, 32, 3)), float(data.images.mean()), float(data.images.std()))
+    way = FOCA(per_class=3, final_head=HeadTraining(steps=300, lr=3.0, batch_size=16))
+    training = way.start(model, data, torch.optim.SGD(way.trainable(model), lr=0.05), way.generators(0))
+    model.train()
+    for _ in range(25):
+        training.step(data.images, data.labels)
+    with pytest.warns(TrainingWarning, match=r"right on 3\d% .*weak heads were right on 9\d%"):
+        training.finish()
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_the_final_head_does_not_depend_on_the_mode_that_the_model_is_in(mode, sgd, weights, same):
+    """Whether somebody evaluated last: dropout in the head is a part of its training."""
+    data, heads = gaussian_images(per_class=8, shape=(1, 4, 4)), []
+    for training_mode in (True, mode):
+        torch.manual_seed(0)
+        model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 16)), MLP((16, 8, 3), dropout=0.5))
+        way = FOCA(final_head=HeadTraining(steps=20, lr=0.1))
+        training = begin(way, model, data, sgd)
+        model.train(training_mode)
+        torch.manual_seed(0)
+        training.finish()
+        assert model.head.training is training_mode
+        heads.append(weights(model.head))
+    assert same(*heads)
+
+
 def test_a_head_whose_training_broke_is_not_called_trained(data, make_model, sgd, monkeypatch):
     def failing(model, images):
         raise RuntimeError("out of memory")

@@ -65,6 +65,7 @@ def _of_both(names: Sequence[str]) -> frozenset[Any]:
 
 # where whole numbers are needed, no graph can be (NumPy), or a checkpoint is computed again without the mode
 _FAILURES = (RuntimeError, TypeError, IndexError)
+_TRIED = 16  # images that tell whether gradients are stopped
 _STEPS = _of_both(NAMES)
 _IN_PLACE = _of_both([f"{name}_" for name in NAMES])
 _DIVISIONS = _of_both(("div", "divide"))
@@ -224,7 +225,8 @@ class _Way:
 
 
 def _way(model: Model, images: Tensor) -> _Way:
-    """What works, forth and back, for one image; where gradients are stopped, only if passing that changes them."""
+    """What works, forth and back, for some images; where gradients are stopped, only if passing that changes them."""
+    images = images[:: -(-len(images) // _TRIED)]  # of one image alone the gradient may happen to be zero
     try:
         with torch.inference_mode(False), torch.enable_grad():
             for casts in (True, False):  # without, where whole numbers are needed
@@ -237,12 +239,12 @@ def _way(model: Model, images: Tensor) -> _Way:
             return _Way(casts=False, stops=False, steps=False)
     finally:
         with torch.no_grad():
-            model(images[:1].detach().clone())  # what the model keeps of its last images then has no graph
+            model(images.detach().clone())  # what the model keeps of its last images then has no graph
 
 
 def _slope(model: Model, images: Tensor, *, casts: bool, stops: bool) -> tuple[_Passing, Tensor] | None:
-    """The gradient of some sum of logits at the first image, and what was passed; None where that does not work."""
-    leaf = images[:1].detach().clone().requires_grad_()
+    """The gradient of some sum of logits, and what was passed; None where that does not work."""
+    leaf = images.detach().clone().requires_grad_()
     try:
         with _Passing(casts=casts, stops=stops) as mode:
             answer = model(leaf.clone())  # which the model may change in place

@@ -216,7 +216,8 @@ def _changed(name: str, method: Method, field: str, value: float) -> Method:
         raise ValueError(  # noqa: TRY004
             f"`sweep` needs a setting that is a number; got {field!r}, which is {known[setting]!r}."
         )
-    given = as_kind(value, int, field) if isinstance(known[setting], int) else value
+    usual = loss_defaults(resolve("loss", method.loss, LOSSES))[setting]  # a recipe may write 1 for 1.0
+    given = as_kind(value, int, field) if isinstance(usual, int) else value
     return dataclasses.replace(method, loss_settings={**method.loss_settings, setting: given})
 
 

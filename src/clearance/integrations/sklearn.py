@@ -95,7 +95,7 @@ class ClearanceClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise ValueError(f"`y` must hold at least 2 classes; got 1 class, {self.classes_[0]}.")
         self._low, self._range = float(X.min()), float(np.ptp(X)) or 1.0
-        data = self._set(X, numbers)
+        data = self._set(X, numbers, tuple(map(str, range(len(self.classes_)))))
         seed = int(check_random_state(self.random_state).randint(_LARGEST_SEED))
         with torch.random.fork_rng(devices=cuda_in_use()):
             torch.manual_seed(seed)
@@ -127,9 +127,11 @@ class ClearanceClassifier(ClassifierMixin, BaseEstimator):
                 f"`y` must hold labels of the training data, {', '.join(map(str, self.classes_[:5]))}; got {new[0]!s}. "
                 "Leave its rows out."
             )
-        return self._set(
-            validate_data(self, X, dtype=np.float64, reset=False), np.searchsorted(self.classes_, y)
+        rows, numbers = (
+            validate_data(self, X, dtype=np.float64, reset=False),
+            np.searchsorted(self.classes_, y),
         )
+        return self._set(rows, numbers, tuple(map(str, self.classes_)))
 
     def decision_function(self, X: Any) -> NDArray[Any]:
         """Logits, (N, classes); for two classes their difference, (N,)."""
@@ -161,8 +163,7 @@ class ClearanceClassifier(ClassifierMixin, BaseEstimator):
             )
         return torch.from_numpy((X - self._low) / self._range).clamp(0, 1).reshape(len(X), *shape)
 
-    def _set(self, X: NDArray[Any], numbers: NDArray[Any]) -> ImageSet:
-        names = tuple(str(label) for label in self.classes_)
+    def _set(self, X: NDArray[Any], numbers: NDArray[Any], names: tuple[str, ...]) -> ImageSet:
         pixels = self._pixels(X).float()
         return ImageSet(pixels, torch.from_numpy(np.asarray(numbers)).long(), names)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from clearance._processes import average_gradients, copy_from_first
 from clearance.integrations._hosted import Audits, Hosted, classifier_in
 from clearance.losses import CrossEntropyLoss, Loss
+from clearance.models import Classifier
 from clearance.report import Card
 from clearance.training import FOCA
 
@@ -71,7 +72,11 @@ class TrainsClassifier:
         if found is True:
             found = get_last_checkpoint(self.args.output_dir)  # type: ignore[attr-defined]
         self._following.resumed = Path(found) if found else None
-        return super().train(resume_from_checkpoint=resume_from_checkpoint, **named)  # type: ignore[misc]
+        self._prepared = False
+        try:
+            return super().train(resume_from_checkpoint=resume_from_checkpoint, **named)  # type: ignore[misc]
+        finally:
+            self.hosted.thaw()  # also where it was cut off
 
     def _load_best_model(self) -> None:
         """The Trainer's, also with the state of the loss."""
@@ -116,7 +121,8 @@ class TrainsClassifier:
         """The images in [0, 1].
 
         Raises:
-            ValueError: If there are none, or the model's mean and std do not bring them there.
+            ValueError: If there are none, or the model's mean and std do not bring them there; if the first batch is
+                already there although the model normalises.
         """
         if "images" in inputs:
             return inputs["images"]
@@ -126,6 +132,9 @@ class TrainsClassifier:
                 f"{', '.join(inputs)}. Rename the column, or give a data_collator."
             )
         classifier = self.hosted.model
+        if not self._prepared:
+            _check_prepared(inputs["pixel_values"], classifier)
+            self._prepared = True
         found: Tensor = inputs["pixel_values"] * classifier.std + classifier.mean
         low, high = (float(end) for end in torch.aminmax(found))
         if low < -_SLACK or high > 1 + _SLACK:
@@ -134,6 +143,16 @@ class TrainsClassifier:
                 f"lie in {low:.3g} .. {high:.3g}. Give clearance.wrap the image processor: preprocessing=processor."
             )
         return found.clamp(0, 1)
+
+
+def _check_prepared(pixels: Tensor, model: Classifier) -> None:
+    """Raise ValueError for a batch in [0, 1] where the model's mean and std are to be undone: no ordinary one is."""
+    low, high = (float(end) for end in torch.aminmax(pixels))
+    if bool((model.mean != 0).any()) and low >= 0 and high <= 1:
+        raise ValueError(
+            f"`pixel_values` must be normalised by the mean and std of the model; got a batch in {low:.3g} "
+            f".. {high:.3g}. Call the column `images`, if its images are in [0, 1]."
+        )
 
 
 def _check_arguments(args: Any, loss_function: Any, *, under_foca: bool) -> None:

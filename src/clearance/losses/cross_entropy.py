@@ -7,6 +7,8 @@ from clearance._precision import at_least_float32
 from clearance.losses._loss import Loss, check_labels
 from clearance.tensors import LossTerms, Outputs
 
+_NONE = -(2**62)
+
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """-log softmax(logits)[label] for each sample.
@@ -16,7 +18,8 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """
     flat = at_least_float32(logits.flatten(0, -2))
     repeated = labels.expand(logits.shape[:-1]).flatten()
-    return F.cross_entropy(flat, repeated, reduction="none").view(logits.shape[:-1])
+    # no label is passed over: torch's usual -100 would count as a loss of 0 where labels are not checked
+    return F.cross_entropy(flat, repeated, reduction="none", ignore_index=_NONE).view(logits.shape[:-1])
 
 
 def with_cross_entropy(

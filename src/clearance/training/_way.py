@@ -150,3 +150,21 @@ def check_batch(images: Tensor, labels: Tensor, data: ImageSet) -> None:
     if images.device.type == "cpu":
         check_labels(labels, images, data.classes)
         check_pixels(images.detach())
+
+
+def largest_share(labels: Tensor) -> float:
+    """The share of the largest class."""
+    return float(torch.bincount(labels).max()) / len(labels)
+
+
+def chance_accuracy(labels: Tensor, label_noise: float = 0.0) -> float:
+    """The accuracy up to which a network may be no better than always naming the largest class.
+
+    >>> round(chance_accuracy(torch.arange(1000) % 10), 3)
+    0.128
+    """
+    largest = largest_share(labels)
+    chance = 3 * (largest * (1 - largest) / len(labels)) ** 0.5
+    gain = 1 - label_noise - largest
+    # In a small or imbalanced set the chance interval may cover the whole possible gain; half of it is not chance.
+    return largest + min(chance, gain / 2) if gain > 0 else 0.0

@@ -136,6 +136,8 @@ class _EndToEndTraining(Training):
         self.way, self.model, self.data, self.optimizer = way, model, open_images(data), optimizer
         self.generators = generators
         self._steps = 0
+        if model.unfinished is not None and not any(one.requires_grad for one in model.head.parameters()):
+            model.head.requires_grad_(requires_grad=True)  # frozen by FOCA, which was left before its end
         self._moved = list(way.trainable(model))
         check_moved(self._moved)
         check_optimizer(optimizer, self._moved)

@@ -39,7 +39,14 @@ from clearance.models.classifier import Classifier, check_classifier
 from clearance.models.features import extract_features, predictions
 from clearance.runs import RunDirectory
 from clearance.runs.directory import RUN
-from clearance.training._way import Training, WayOfTraining, check_moved, check_optimizer
+from clearance.training._way import (
+    Training,
+    WayOfTraining,
+    chance_accuracy,
+    check_moved,
+    check_optimizer,
+    largest_share,
+)
 from clearance.training.batch_norm import frozen_layers
 from clearance.vocabulary import Outcome, Status
 
@@ -617,11 +624,8 @@ def untrained_reason(
     some = data.subset(evenly_spaced(len(data), _TRAINING_IMAGES))
     answers = predictions(model, some)
     accuracy = float((answers == some.labels).cpu().double().mean())
-    largest = float(torch.bincount(some.labels).max()) / len(some)
-    chance = 3 * (largest * (1 - largest) / len(some)) ** 0.5
-    gain = 1 - label_noise - largest
-    # In a small or imbalanced set the chance interval may cover the whole possible gain; half of it is not chance.
-    if gain > 0 and accuracy <= largest + min(chance, gain / 2):
+    largest = largest_share(some.labels)
+    if accuracy <= chance_accuracy(some.labels, label_noise):
         if (unanswered := int((answers < 0).sum())) > len(some) / 2:
             return Outcome.COLLAPSED, (
                 f"logits of {unanswered} of {len(some)} training images are not finite, and such an image counts as "

@@ -25,11 +25,12 @@ from clearance.losses.cross_entropy import CrossEntropyLoss
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier, check_classifier, check_logits, check_separate
 from clearance.models.features import extract_features
-from clearance.tensors import LossTerms, Outputs, joined
+from clearance.tensors import LossTerms, Outputs, head_logits, joined
 from clearance.training._way import (
     Generators,
     Training,
     WayOfTraining,
+    chance_accuracy,
     check_batch,
     check_loss,
     check_moved,
@@ -311,7 +312,8 @@ class FOCATraining(Training):
         Training that diverges, as squared error on large features may, begins again at half the learning rate.
 
         Warns:
-            UserWarning: If features have grown too much, or the head diverges at every rate.
+            UserWarning: If features have grown too much, or the head diverges at every rate, or tells no classes apart
+                although weak heads did.
         """
         with torch.autocast(self._device.type, enabled=False):
             self._train_final_head()
@@ -327,6 +329,8 @@ class FOCATraining(Training):
                 self.model.head.fit_statistics(features, self.data.labels)
             return
         generator, training = self.generators["final_head"], self.way.final_head
+        mode = self.model.head.training
+        self.model.head.train()  # dropout in it is a part of its training
         fresh = HeadStack.initialised(self.model.head, 1, generator)
         for _ in range(1 + self.HALVINGS):
             trained = train_on_unit_scale(
@@ -350,6 +354,24 @@ class FOCATraining(Training):
         with torch.no_grad():
             for name, value in self.model.head.named_parameters():
                 value.copy_(trained.stack.parameters[name][0])
+        self._warn_at_chance(features)
+        self.model.head.train(mode)
+
+    def _warn_at_chance(self, features: Tensor) -> None:
+        """Where weak heads told the classes apart and the head that is kept does not."""
+        labels, weak = self.data.labels, self.weakness.accuracy
+        self.model.head.eval()
+        with torch.no_grad():
+            named = [head_logits(self.model.head, part).argmax(dim=1) for part in features.split(4096)]
+        right, chance = float((torch.cat(named) == labels).double().mean()), chance_accuracy(labels)
+        if weak is not None and right <= chance < weak:
+            warnings.warn(
+                f"the final head is right on {right:.0%} of the training images, no better than always naming one "
+                f"class; weak heads were right on {weak:.0%}. Set a lower learning rate, or more steps: "
+                "final_head=HeadTraining(lr=..., steps=...).",
+                TrainingWarning,
+                stacklevel=4,
+            )
 
     def counts(self) -> dict[str, int]:
         """Weak heads drawn, and how many of them diverged and were left out."""
@@ -626,6 +648,12 @@ class Weakness:
 
     def __init__(self) -> None:
         self._sums: Tensor | None = None  # accuracy, heads at chance, heads; on the device, to avoid waiting
+        self._taken: float | None = None
+
+    @property
+    def accuracy(self) -> float | None:
+        """Mean accuracy since the last `take`, or what that gave; None if no head was counted."""
+        return self._taken if self._sums is None else float(self._sums[0] / self._sums[2])
 
     @torch.no_grad()
     def note(self, logits: Tensor, labels: Tensor) -> None:
@@ -640,8 +668,8 @@ class Weakness:
         if self._sums is None:
             return {}
         accuracy, at_chance, heads = self._sums.tolist()
-        self._sums = None
-        return {"weak_head_accuracy": accuracy / heads, "weak_heads_at_chance": at_chance / heads}
+        self._sums, self._taken = None, accuracy / heads
+        return {"weak_head_accuracy": self._taken, "weak_heads_at_chance": at_chance / heads}
 
     def state_dict(self) -> dict[str, Any]:
         """The sums since the last `take`."""
