@@ -63,6 +63,7 @@ class TrainsClassifier:
         self.label_names = ["labels"]
         self._signature_columns = ["pixel_values", "images", "labels", "label", "label_ids"]
         self._following = _Following(self.hosted)
+        self._prepared = False  # whether a batch was looked at
         self.callback_handler.callbacks.insert(0, self._following)  # type: ignore[attr-defined]
 
     def train(self, resume_from_checkpoint: str | bool | None = None, **named: Any) -> Any:
@@ -72,7 +73,6 @@ class TrainsClassifier:
         if found is True:
             found = get_last_checkpoint(self.args.output_dir)  # type: ignore[attr-defined]
         self._following.resumed = Path(found) if found else None
-        self._prepared = False
         try:
             return super().train(resume_from_checkpoint=resume_from_checkpoint, **named)  # type: ignore[misc]
         finally:
