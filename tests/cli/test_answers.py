@@ -120,3 +120,15 @@ def test_a_sweep_of_a_recipe_file_has_all_its_curves(tmp_path, named, more):
     status, shown, _ = run("compare", *words)
     assert status == 0
     assert ("weight_scale" in shown) == (more is not None)
+
+
+def test_dry_run_counts_networks_that_audits_make_images_on_and_checks_settings(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("audits: [robustness]\naudit_settings: {robustness: {source: plain}}\n", "utf-8")
+    words = ("compare", "--recipe", str(mine), "--methods", "plain,foca", "--seeds", "3", "--dry-run")
+    assert run(*words)[1].startswith("9 runs")
+    for audits in ("robustness", "accuracy"):
+        mine.write_text(f"audits: [{audits}]\naudit_settings: {{robustness: {{epsilonz: 99}}}}\n", "utf-8")
+        status, _, complaint = run(*words)
+        assert status == 2
+        assert "setting of audit 'robustness'` must be one of" in complaint

@@ -74,3 +74,16 @@ def test_what_the_caller_changed_is_printed_too(monkeypatch, tmp_path):
     (tmp_path / "chosen.yaml").write_text("dataset: digits\n" + text, "utf-8")
     before, after = read_recipe(given).methods, read_recipe(tmp_path / "chosen.yaml").methods
     assert after == {name: replace(method, lr=0.2) for name, method in before.items()}
+
+
+def test_a_method_none_of_whose_trials_was_measured_costs_no_other(monkeypatch, tmp_path):
+    def trials(recipe, *_, **settings):
+        ended = {"plain": "finished", "hinge": "failed: No space left on device"}
+        return [Trial(n, 0.1, 3, recipe.epochs, 0.2, 0.01, 0.2, (ended[n],)) for n in recipe.methods]
+
+    monkeypatch.setattr(search, "search_settings", trials)
+    status, shown, _ = run("search", "--methods", "plain,hinge", "--out", str(tmp_path / "found"))
+    assert status == 1
+    assert list(yaml.safe_load(printed(shown).split("\n1 of")[0])["methods"]) == ["plain"]
+    assert "1 of 2 trials failed" in shown
+    assert (tmp_path / "found" / "search.json").exists()

@@ -18,7 +18,7 @@ from clearance.experiments.build import RunData
 from clearance.experiments.method import Method
 from clearance.experiments.provenance import described, full_settings
 from clearance.experiments.recipe import Recipe
-from clearance.experiments.run import RunPlan, run_method
+from clearance.experiments.run import RunPlan, _identity, run_method
 
 
 def recipe(**settings):
@@ -78,6 +78,28 @@ def test_other_images_in_the_same_place_are_audited_anew(tmp_path):
     assert scores() == first
     write(torch.ones(300, 1, 8, 8))
     assert scores() != first
+
+
+@pytest.mark.parametrize("setting", ["other", "validation"])
+def test_images_of_any_part_of_a_named_set_are_a_part_of_what_is_kept(tmp_path, setting):
+    """All of them are used; a split of them had been compared, and of validation images none."""
+    file, audit = tmp_path / "set.npz", {"other": "likelihood", "validation": "calibration"}[setting]
+    settings = {audit: {setting: f"npz:{file}"}}
+    plan = RunPlan(Recipe(audits=(audit,), audit_settings=settings, methods={"plain": Method()}), "plain", 0)
+    data, images = RunData(gaussian_images(), gaussian_images(seed=1)), gaussian_images(per_class=20, seed=2)
+    pixels, found = images.images.numpy().copy(), []
+    for k in range(len(images) + 1):
+        np.savez(file, images=pixels, labels=images.labels.numpy())
+        found.append(json.dumps(_identity(plan, data)))
+        pixels[min(k, len(images) - 1)] = 0
+    assert len(set(found)) == len(found)
+
+
+def test_unlabelled_pictures_of_a_recipe_are_read_like_those_of_unknown(tmp_path):
+    for k in range(40):
+        Image.new("L", (8, 8), 6 * k).save(tmp_path / f"{k}.png")
+    plan = RunPlan(recipe(other=f"folder:{tmp_path}"), "plain", 0)
+    assert "named images" in _identity(plan, RunData(gaussian_images(), gaussian_images(seed=1)))
 
 
 class TestValidation:

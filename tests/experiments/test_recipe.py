@@ -360,3 +360,19 @@ def test_settings_of_audits_that_a_file_leaves_out_are_the_tuned_ones(written):
     assert found.audit_settings["robustness"] == {"images": 50}
     assert found.audit_settings["co_adaptation"] == {**tuned["co_adaptation"], "lr": 0.1}
     assert found.audit_settings["deeper_cut"] == tuned["deeper_cut"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"hidden": (), "dropout": 0.5},
+            r"`dropout` must be 0 without a hidden layer.*got 0\.5 and `hidden: \[\]`",
+        ),
+        ({"hidden": (100,), "mixture": "identity", "dropout": 0.5}, "`dropout` must be 0"),
+        ({"mixture": "identity", "variances_lr": 0.1}, "`variances_lr` must be 1 with `mixture: identity`"),
+    ],
+)
+def test_what_would_change_nothing_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Method(**settings)

@@ -83,6 +83,39 @@ def test_over_seeds_other_images_are_named():
 
     last, now = three(100, "aa"), three(50, "bb")
     assert "paired over 3 seeds, of different images" in str(result_of(now, last, "accuracy drops 1pt"))
+    kept = [
+        row
+        for k in range(3)
+        for row in (error(0.1 + 0.05 * k, k), wrong_images(wrong(100 + 50 * k), k, "bb"))
+    ]
+    assert "too few seeds" in str(result_of(report(*kept), last, "accuracy drops 1pt"))
+
+
+def test_reports_of_two_datasets_are_not_compared():
+    last, now = (report(*(error(errors, seed) for seed in range(3))) for errors in (0.1, 0.01))
+    other = replace(now, records=tuple(replace(one, dataset="other") for one in now.records))
+    found = result_of(other, last, "accuracy drops 1pt")
+    assert (found.status, found.reason) == (
+        GateStatus.UNMEASURED, f"the older report is of {last.records[0].dataset}, the newer of other"
+    )  # fmt: skip
+
+
+def test_seeds_that_one_of_the_reports_lacks_are_said():
+    last = report(*[row for seed in range(5) for row in (error(0.1, seed), wrong_images(wrong(100), seed))])
+    assert (
+        result_of(of_images(wrong(100)), last, "accuracy drops 1pt").over
+        == "paired over 1000 images, 1 of 5 seeds"
+    )
+    bare = report(*[error(0.1 + 0.001 * seed, seed) for seed in range(5)])
+    fewer = report(*[error(0.1, seed) for seed in range(3)])
+    assert result_of(fewer, bare, "accuracy drops 1pt").over == "paired over 3 seeds of 5"
+
+
+def test_a_relative_drop_of_all_is_no_tolerance():
+    with pytest.raises(
+        ValueError, match=r"a drop of 100 % or more tolerates any change; got 'accuracy drops 150%'"
+    ):
+        Tolerance.parse("accuracy drops 150%")
 
 
 def test_other_numbers_of_images_are_named():

@@ -84,3 +84,8 @@ def test_what_is_none_is_one_error(text, fragment):
 def test_an_interval_breaks_it_only_from_beyond(how, interval, exceeded, reached):
     found = Tolerance.parse(f"accuracy {how} 1")
     assert (found.exceeded_by(*interval), found.reached_by(*interval)) == (exceeded, reached)
+
+
+def test_a_change_of_just_the_amount_is_tolerated_whatever_the_rounding():
+    assert not Tolerance.parse("accuracy drops 1pt").exceeded_by(0.93 - 0.94, 0.94 - 0.95)
+    assert Tolerance.parse("accuracy drops 1pt").exceeded_by(-0.0101, -0.0101)

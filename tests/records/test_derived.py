@@ -161,6 +161,17 @@ def test_adjusted_p_values_are_holm_over_the_methods():
     assert {(row.method, row.against) for row in rivals} == {("b", "a"), ("b", "c")}
 
 
+def test_a_method_whose_runs_failed_still_counts_in_the_family():
+    """Otherwise a failure would make the others' differences significant."""
+    a, b, c = (0.2, 0.25, 0.22), (0.1, 0.12, 0.13), (0.19, 0.26, 0.2)
+    three = [record(n, seed, v) for n, row in (("a", a), ("b", b), ("c", c)) for seed, v in enumerate(row)]
+    raw = stats.ttest_rel(b, a).pvalue
+    for failed, tests in (((), 2), (("c",), 2), (("d",), 3), (("d", "e"), 4)):
+        assert only(derive(three, failed=failed), "difference", "b").adjusted == pytest.approx(tests * raw)
+    (rival,) = [row for row in derive(three, failed=("d",)) if row.kind == "rival" and row.against == "a"]
+    assert rival.adjusted == pytest.approx(6 * raw)
+
+
 def test_rivals_of_the_best_are_adjusted_for_all_pairs():
     best = [0.10, 0.11, 0.10, 0.12, 0.10]
     near = [a + b for a, b in zip(best, (0.01, 0.02, 0.015, 0.004, 0.03), strict=True)]  # p about 0.02

@@ -51,6 +51,11 @@ def test_a_difference_that_they_do_not():
     )
 
 
+def test_of_one_seed_no_other_heads_are_said_to_be_told_apart():
+    extra = [("linear", {"plain": [0.2], "foca": [0.1]})]
+    assert said(report_of({"plain": [0.2], "foca": [0.1]}, extra=extra), "also") == ""
+
+
 def test_one_seed_never_tells():
     single = {method: values[:1] for method, values in CLEAR.items()}
     assert said(report_of(single)).endswith("; one seed is not enough to compare them.")
@@ -152,6 +157,11 @@ def test_a_method_of_which_every_run_failed_does_not_change_the_advice():
         "To retrain last layers on one image per digit, train with FOCA rather than"
     )
     assert said(report, "failures") == ["lost: seed 0 step 3; seed 1 step 3; seed 2 step 3."]
+    pair = {"plain": [0.20, 0.22, 0.21], "mine": [0.15, 0.184, 0.154]}  # p about 0.02
+    assert "do not separate" not in said(report_of(pair))
+    runs = tuple(replace(note, method="mine") if note.method == "foca" else note for note in runs)
+    lost = [replace(note, method=f"lost {k}") for note in runs if note.method == "lost" for k in range(2)]
+    assert "3 seeds do not separate" in said(replace(report_of(pair), runs=(*runs, *lost)))
 
 
 def test_the_family_of_comparisons_is_stated():

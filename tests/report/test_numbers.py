@@ -8,6 +8,7 @@ from clearance.report.numbers import (
     POINTS,
     THIN,
     data,
+    exact,
     half_width,
     interval,
     levels,
@@ -71,6 +72,11 @@ def test_digits_are_those_that_the_interval_supports(value, low, high, unit, tex
 def test_the_element_carries_the_number_to_the_bit(value):
     written = data(value, "ratio").split('"')[1]
     assert float(written) == value
+
+
+def test_large_whole_numbers_are_no_grey_levels():
+    assert exact(1_281_167).striptags() == "1281167"
+    assert exact(8 / 255).striptags() == "8/255"
 
 
 def test_interval_needs_both_ends():

@@ -128,6 +128,7 @@ def _check_names(recipe: "Recipe", shipped: "Mapping[str, Method]") -> None:
     """
     from clearance._checks import check_choice
     from clearance.experiments.catalogue import AUDIT_GROUPS, AUDITS, DATASETS, LOSSES, MODELS
+    from clearance.experiments.recipe import tuned_recipe
 
     if not recipe.dataset.startswith(("folder:", "npz:")):
         check_choice("dataset", recipe.dataset, DATASETS)
@@ -135,6 +136,10 @@ def _check_names(recipe: "Recipe", shipped: "Mapping[str, Method]") -> None:
         check_choice("model", recipe.model, MODELS)
     for name in (*recipe.audits, *recipe.audit_settings):
         check_choice("audit", name, [*AUDITS, *AUDIT_GROUPS])
+    if recipe.audit_settings != tuned_recipe(recipe.dataset).audit_settings:
+        from clearance.experiments.audit_plan import AuditPlan
+
+        AuditPlan.of_recipe(recipe)  # raises for invalid settings
     for name, method in recipe.methods.items():
         check_choice("loss", method.loss, LOSSES)
         if method.loss_settings and method != shipped.get(name):

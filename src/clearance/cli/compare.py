@@ -180,7 +180,9 @@ def _print_plan(console: "Console", recipe: "Recipe", out: str, values: int, whe
 
     from clearance.experiments.recipe import to_tree
 
-    runs = len(recipe.methods) * recipe.seeds * values
+    chosen = [recipe.audit_settings.get(name, {}) for name in recipe.audits]
+    sources = {one["source"] for one in chosen if isinstance(one.get("source"), str)}  # further networks
+    runs = (len(recipe.methods) + len(sources)) * recipe.seeds * values
     console.print(f"{runs} runs, {where}, into {out}")
     console.print(yaml.safe_dump(to_tree(recipe), sort_keys=False))
 

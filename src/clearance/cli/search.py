@@ -1,5 +1,6 @@
 """``clearance search``: choose learning rates on a split of the training set, with the same search for every method."""
 
+import dataclasses
 import json
 import sys
 from collections.abc import Mapping
@@ -97,10 +98,14 @@ class SearchCommand:
                 finalists=self.finalists,
                 criterion=self.choose_by,
             )
-        console.print(_table(trials, recipe.methods))
+        lost = {name for name in recipe.methods if all(one.failed for one in trials if one.method == name)}
+        measured = {name: one for name, one in recipe.methods.items() if name not in lost}
+        recipe = dataclasses.replace(recipe, methods=measured or recipe.methods)
+        console.print(_table(trials, measured))
         console.print(f"Trials: {_saved(trials, self.out)}", soft_wrap=True)
-        console.print("Chosen settings, as a recipe file for --recipe:")
-        console.print(_as_yaml(trials, recipe, self.choose_by), soft_wrap=True)
+        if measured:
+            console.print("Chosen settings, as a recipe file for --recipe:")
+            console.print(_as_yaml(trials, recipe, self.choose_by), soft_wrap=True)
         if failed := [trial for trial in trials if trial.failed]:
             console.print(
                 f"{len(failed)} of {len(trials)} trials failed, and their methods were searched no further. "

@@ -133,6 +133,8 @@ class AuditPlan:
         ('accuracy',)
         """
         plan = cls.of(recipe.audits, defaults=recipe.audit_settings)
+        for name in recipe.audit_settings.keys() - plan.names:
+            _with_settings(name, None, recipe.audit_settings[name])  # raises for what it does not take
         for audit, source in plan.sources.items():
             check_choice(f"{SOURCE} of audit {audit!r}, a method of the recipe", source, recipe.methods)
         return plan
@@ -196,18 +198,14 @@ class AuditPlan:
                 given[SOURCE] = _network(audit.name, (networks or {}).get(audit.name))
             other = getattr(audit, OTHER, None)
             if isinstance(other, str):
-                given[OTHER] = (
-                    open_unlabelled(other, test, preprocessing)
-                    if ":" in other
-                    else load_dataset(other, "test", root)
-                )
+                given[OTHER] = named_images(OTHER, other, test, preprocessing, root)
             elif other is None and unknown is not None and hasattr(audit, OTHER):
                 given[OTHER] = unknown
             if slices is not None and hasattr(audit, SLICES):
                 given[SLICES] = read_slices(slices, test)
             kept = getattr(audit, VALIDATION, validation)
             if isinstance(kept, str):
-                given[VALIDATION] = open_images(kept, preprocessing, like=test)
+                given[VALIDATION] = named_images(VALIDATION, kept, test, preprocessing)
             elif validation is not None and kept is None:
                 given[VALIDATION] = validation
             if images is not None and hasattr(audit, IMAGES) and audit.name not in OF_OTHERS:
@@ -215,6 +213,19 @@ class AuditPlan:
                 given |= {IMAGES: images, **fewer}
             ready.append(_replaced(audit, given))
         return tuple(ready)
+
+
+def named_images(
+    setting: str,
+    given: str,
+    test: ImageSet,
+    preprocessing: Preprocessing | None = None,
+    root: str | None = None,
+) -> ImageSet:
+    """The images that an audit's `other` or `validation` names, prepared like the test images."""
+    if setting == VALIDATION:
+        return open_images(given, preprocessing, like=test)
+    return open_unlabelled(given, test, preprocessing) if ":" in given else load_dataset(given, "test", root)
 
 
 def by_usefulness(audits: Sequence[Audit]) -> list[Audit]:

@@ -234,6 +234,16 @@ class Method(OptimizerSettings, NetworkSettings, MixtureSettings, EndToEndSettin
         MixtureSettings.__post_init__(self)
         EndToEndSettings.__post_init__(self)
         FOCASettings.__post_init__(self)
+        if self.dropout > 0 and len(self.hidden) < (1 if self.mixture == "none" else 2):
+            raise ValueError(
+                f"`dropout` must be 0 without a hidden layer with a ReLU, behind which it stands; got {self.dropout} "
+                f"and `hidden: {list(self.hidden)}`. Drop it, or give more layers."
+            )
+        if self.variances_lr != 1 and self.mixture == "identity" and self.priors != "learned":
+            raise ValueError(
+                f"`variances_lr` must be 1 with `mixture: identity`, which has no variances to learn; got "
+                f"{self.variances_lr}. Drop it, or set another `mixture`."
+            )
         for one in fields(WAYS[other := "end_to_end" if self.way == "foca" else "foca"]):
             if getattr(self, one.name) != one.default:
                 raise ValueError(

@@ -23,10 +23,9 @@ from clearance._rng import cuda_in_use, derived_seed
 from clearance.audits import Audit, Findings, Subject, WeightScale
 from clearance.audits.weight_scale import decayed_parameters
 from clearance.data import ImageSet
-from clearance.experiments.audit_plan import OTHER, AuditPlan
+from clearance.experiments.audit_plan import OTHER, VALIDATION, AuditPlan, named_images
 from clearance.experiments.auditing import bounded_audits
 from clearance.experiments.build import RunData, build_optimizer, build_schedule, build_way, drawn_data
-from clearance.experiments.datasets import load_dataset
 from clearance.experiments.method import Method
 from clearance.experiments.peak_memory import PeakMemory
 from clearance.experiments.recipe import Recipe, identifier, to_tree
@@ -526,15 +525,14 @@ def _identity(plan: RunPlan, data: RunData) -> Any:
         found["augmentation"] = describe(data.train.augmentation)
     if data.new_classes is not None:
         found["new classes"] = [images.digest() for images in data.new_classes]
-    named = ((audit.name, getattr(audit, OTHER, None)) for audit in plan.audit_plan.audits)
-    places = {name: other for name, other in named if isinstance(other, str) and ":" in other}
-    if places:
-        found["other images"] = {
-            name: load_dataset(
-                other, "test", plan.recipe.root, plan.recipe.size if other.startswith("folder:") else None
-            ).digest()
-            for name, other in places.items()
-        }
+    named = {
+        f"{audit.name}.{setting}": named_images(setting, given, data.test).digest()
+        for audit in plan.audit_plan.audits
+        for setting in (OTHER, VALIDATION)
+        if isinstance(given := getattr(audit, setting, None), str) and ":" in given
+    }
+    if named:
+        found["named images"] = named
     start = started_from(plan.recipe.model)
     if start is not None and (weights := start / MODEL).exists():
         found["start"] = hashlib.sha256(weights.read_bytes()).hexdigest()

@@ -196,9 +196,9 @@ def _best_few(method: Method, trials: list[Trial], name: str, count: int, criter
         errors = (one_image_order(trial), trial.own_error)
         return errors if criterion == CRITERIA[0] else errors[::-1]
 
-    own = measured_trials(trials, name)
     if _has_failed(trials, name):
         return []
+    own = measured_trials(trials, name)
     return [
         dataclasses.replace(method, lr=t.lr, per_class=t.per_class) for t in sorted(own, key=order)[:count]
     ]
@@ -285,9 +285,9 @@ def _has_failed(trials: list[Trial], name: str) -> bool:
 
 def _beyond_edge(method: Method, trials: list[Trial], name: str, criterion: str) -> list[Method]:
     """The candidate one factor outside, if the best one is at an edge."""
-    chosen = best_trial(trials, name, criterion)
     if _has_failed(trials, name):
         return []
+    chosen = best_trial(trials, name, criterion)
     tried = sorted({trial.lr for trial in trials if trial.method == name})
     if chosen.lr == tried[-1]:
         return [dataclasses.replace(method, lr=_rounded(chosen.lr * 2), per_class=chosen.per_class)]

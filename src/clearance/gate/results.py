@@ -136,6 +136,7 @@ class Values:
         context: The settings that it was measured with.
         missing: Which exhibits of the report could not be read, in words.
         better: Which direction of the quantity is.
+        dataset: What it was measured on.
     """
 
     seeds: Mapping[int, float]
@@ -147,6 +148,7 @@ class Values:
     context: Mapping[str, Any] = field(default_factory=dict)
     missing: str = ""
     better: Better = "neither"
+    dataset: str = ""
 
 
 def values_of(which: str, report: Report, quantity: Quantity, method: str | None) -> Values:
@@ -156,12 +158,13 @@ def values_of(which: str, report: Report, quantity: Quantity, method: str | None
         ValueError: If several methods or numbers would do, or numbers of images do not give the number.
     """
     method = _method(report, method)
-    found = [
-        (record.seed, record.measurement)
+    records = [
+        record
         for record in report.records
         if record.method == method
         and quantity.fits(record.measurement.audit, record.measurement.name, record.measurement.context)
     ]
+    found = [(record.seed, record.measurement) for record in records]
     _check_one(quantity, [dict(settings(one.context)) for _, one in found])
     kept = [
         (record.seed, record.exhibit)
@@ -185,6 +188,7 @@ def values_of(which: str, report: Report, quantity: Quantity, method: str | None
         dict(settings(found[0][1].context)) if found else {},
         report.missing,
         _better(found[0][1].better, mirrored=quantity.mirrored) if found else "neither",
+        records[0].dataset if records else "",
     )
 
 
@@ -326,7 +330,7 @@ class GateResult:
             return ""
         ends = self.low, self.high
         open_ = self.tolerance.reached_by(*ends) and not self.tolerance.exceeded_by(*ends)
-        counted = "images" if "images" in self.over else "seeds"
+        counted = "seeds" if "seeds" in self.over.partition(",")[0] else "images"
         return f"too few {counted} to exclude more than is tolerated" if open_ else ""
 
 
@@ -414,14 +418,17 @@ def _result(tolerance: Tolerance, last: Values, now: Values, level: float) -> Ga
             "1pt, or a fraction, as in 0.01."
         )
     paired = _same_images(last, now)
-    if paired is not None:
-        return _over_images(tolerance, *paired, last, level)
     common = sorted(last.seeds.keys() & now.seeds.keys())
-    ends = over_seeds(last.seeds, now.seeds, relative=tolerance.relative) if common else None
+    most = max(len(last.seeds), len(now.seeds))
+    of_all = f", {len(common)} of {most} seeds" if common and len(common) < most else ""
+    if paired is not None:
+        return _over_images(tolerance, *paired, last, level, of_all)
+    alike = bool(common) and last.dataset == now.dataset
+    ends = over_seeds(last.seeds, now.seeds, relative=tolerance.relative) if alike else None
     if ends is None:
         return _unmeasured(tolerance, _why_not(tolerance, last, now, len(common)))
     means = [float(np.mean([found.seeds[seed] for seed in common])) for found in (last, now)]
-    over = f"paired over {len(common)} seeds"
+    over = f"paired over {len(common)} seeds" + (f" of {most}" if of_all else "")
     if last.images and now.images:
         over += ", of different images"
     return _decided(tolerance, means, ends, over, last.unit)
@@ -449,7 +456,7 @@ def _same_images(last: Values, now: Values) -> tuple[NDArray[Any], NDArray[Any]]
 
 
 def _over_images(
-    tolerance: Tolerance, last: NDArray[Any], now: NDArray[Any], values: Values, level: float
+    tolerance: Tolerance, last: NDArray[Any], now: NDArray[Any], values: Values, level: float, of_all: str
 ) -> GateResult:
     both = ~(np.isnan(last) | np.isnan(now))
     if not both.any():
@@ -457,6 +464,7 @@ def _over_images(
     over = f"paired over {len(last)} images"
     if not both.all():
         over = f"paired over the {both.sum()} of {len(last)} images that have a number in both"
+    over += of_all
     last, now, measure = last[both], now[both], STATISTICS[values.statistic]
     numbers = [float(measure(last)), float(measure(now))]
     if len(last) < FEWEST:
@@ -491,6 +499,8 @@ def _decided(
 
 
 def _why_not(tolerance: Tolerance, last: Values, now: Values, common: int) -> str:
+    if last.dataset != now.dataset and common > 1:
+        return f"the older report is of {last.dataset}, the newer of {now.dataset}"
     numbers = [number for found in (last, now) for number in found.seeds.values()]
     if not all(map(math.isfinite, numbers)):
         return "some of its numbers are infinite"

@@ -13,6 +13,7 @@ FORM = '"QUANTITY drops|rises|changes AMOUNT", for example "accuracy drops 1pt" 
 _SENTENCE = re.compile(
     r"\s*(?P<what>[\w.]+(?:\[[^\]]*\])?)\s+(?P<how>\w+)(?:\s+(?:by\s+)?(?P<much>[\d.eE+-]+)\s*(?P<unit>pt|%)?)?\s*"
 )
+_ROUNDING = 1e-12  # a change of just the amount is tolerated
 _POINT = 0.01
 _BETWEEN = re.compile(r",(?=\s*\w+\s*=)")
 
@@ -100,6 +101,10 @@ class Tolerance:
         check_choice("direction", found["how"], DIRECTIONS)
         direction: Direction = found["how"]  # type: ignore[assignment]  # one of DIRECTIONS
         amount = _amount(found["much"] or "0", text) * {"pt": _POINT, "%": 0.01}.get(found["unit"] or "", 1.0)
+        if found["unit"] == "%" and direction == "drops" and amount >= 1:
+            raise ValueError(
+                f"a drop of 100 % or more tolerates any change; got {text!r}. Write a smaller share, as in 5%."
+            )
         return cls(
             _quantity(found["what"]),
             direction,
@@ -116,7 +121,7 @@ class Tolerance:
         >>> kept.exceeded_by(-0.05, -0.02), kept.exceeded_by(-0.05, -0.005), kept.exceeded_by(0.02, 0.05)
         (True, False, False)
         """
-        fell, rose = high < -self.amount, low > self.amount
+        fell, rose = high < -self.amount - _ROUNDING, low > self.amount + _ROUNDING
         return {"drops": fell, "rises": rose, "changes": fell or rose}[self.direction]
 
     def reached_by(self, low: float, high: float) -> bool:

@@ -6,7 +6,7 @@ when a record changes.
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -142,14 +142,17 @@ class _Quantity:
         )
 
 
-def derive(records: Iterable[Record], baseline: str | None = None) -> tuple[SummaryRow, ...]:
+def derive(
+    records: Iterable[Record], baseline: str | None = None, failed: Collection[str] = ()
+) -> tuple[SummaryRow, ...]:
     """Every derived number of a comparison, in a stable order.
 
-    `baseline` is by default the method of the first record. The interval of a mean is cut at the ends of its
-    quantity's range: 0 and 1 for a fraction, 0 for an amount (`AMOUNTS`), none for a difference (one of `SIGNED`, or
-    any quantity with a value outside these ends). Ratios are computed from logarithms. A fraction below half a test
-    image (0.5 / n of the same dataset's test accuracy) is raised to that; any other quantity has no ratio if a number
-    is not above 0.
+    `baseline` is by default the method of the first record. A method that `failed` in a run counts in Holm's adjustment
+    also where it has no number: which comparisons are made is fixed before the runs. The interval of a mean is cut at
+    the ends of its quantity's range: 0 and 1 for a fraction, 0 for an amount (`AMOUNTS`), none for a difference (one of
+    `SIGNED`, or any quantity with a value outside these ends). Ratios are computed from logarithms. A fraction below
+    half a test image (0.5 / n of the same dataset's test accuracy) is raised to that; any other quantity has no ratio
+    if a number is not above 0.
 
     >>> from clearance.vocabulary import Measurement
     >>> def seconds(value):
@@ -166,11 +169,12 @@ def derive(records: Iterable[Record], baseline: str | None = None) -> tuple[Summ
     first = quantities[0].first.method if baseline is None else baseline
     rows: list[SummaryRow] = []
     for quantity in quantities:
+        lost = len(set(failed) - quantity.methods.keys())
         rows += [_mean(quantity, method) for method in quantity.methods]
         if first in quantity.methods:
-            rows += _differences(quantity, first)
+            rows += _differences(quantity, first, lost)
             rows += _ratios(quantity, first, floors.get(quantity.first.dataset))
-        rows += _rivals(quantity)
+        rows += _rivals(quantity, lost)
     return tuple(rows)
 
 
@@ -232,7 +236,7 @@ def _interval(context: Mapping[str, Scalar] | None, low: float | None) -> str | 
     return None if low is None else "t over seeds"
 
 
-def _differences(quantity: _Quantity, baseline: str) -> list[SummaryRow]:
+def _differences(quantity: _Quantity, baseline: str, lost: int) -> list[SummaryRow]:
     better = quantity.first.measurement.better
     if better == "neither":
         return []
@@ -241,7 +245,8 @@ def _differences(quantity: _Quantity, baseline: str) -> list[SummaryRow]:
         for method in quantity.methods
         if method != baseline
     }
-    adjusted = holm({method: one.p for method, one in found.items()})
+    tests = len(found) + lost
+    adjusted = holm({method: one.p for method, one in found.items()}, tests)
     return [
         _compared(
             quantity,
@@ -250,7 +255,7 @@ def _differences(quantity: _Quantity, baseline: str) -> list[SummaryRow]:
             one,
             against=baseline,
             adjusted=adjusted[method],
-            needed=seeds_needed(one, len(found)) if adjusted[method] >= LEVEL else None,
+            needed=seeds_needed(one, tests) if adjusted[method] >= LEVEL else None,
         )
         for method, one in found.items()
         if one.difference is not None
@@ -277,7 +282,7 @@ def _ratios(quantity: _Quantity, baseline: str, floor: float | None) -> list[Sum
     return rows
 
 
-def _rivals(quantity: _Quantity) -> list[SummaryRow]:
+def _rivals(quantity: _Quantity, lost: int) -> list[SummaryRow]:
     """The method with the best mean against each other one; with two methods that is the difference already.
 
     Which one is best was seen in the same numbers, so that p values are adjusted for all pairs of methods.
@@ -294,7 +299,8 @@ def _rivals(quantity: _Quantity) -> list[SummaryRow]:
         for rival in quantity.methods
         if rival != best
     }
-    adjusted = holm({rival: one.p for rival, one in found.items()}, tests=math.comb(len(quantity.methods), 2))
+    pairs = math.comb(len(quantity.methods) + lost, 2)
+    adjusted = holm({rival: one.p for rival, one in found.items()}, tests=pairs)
     return [
         _compared(
             quantity, "rival", best, one, against=rival, adjusted=None if one.p is None else adjusted[rival]

@@ -79,7 +79,8 @@ class Report:
     @cached_property
     def summary(self) -> tuple[SummaryRow, ...]:
         """Every derived number, computed from the records (see `derive`)."""
-        return derive(self.records, next(iter(self.methods), None))
+        failed = {note.method for note in self.runs if not note.good}
+        return derive(self.records, next(iter(self.methods), None), failed)
 
     @cached_property
     def methods(self) -> tuple[str, ...]:

@@ -248,7 +248,8 @@ def _rivals(findings: Findings) -> list[Markup]:
 def _other_heads(findings: Findings) -> list[Markup]:
     """Whether the sentence is also true for other stand-ins for the last layers."""
     method = _advised(findings)
-    if method is None or len(findings.heads) < 2 or findings.few_error(findings.baseline) is None:
+    compared = findings.seeds > 1 and findings.few_error(findings.baseline) is not None
+    if method is None or len(findings.heads) < 2 or not compared:
         return []
     groups: dict[str, list[str]] = defaultdict(list)
     for head in findings.heads:
@@ -325,7 +326,7 @@ def _paragraph(findings: Findings, few: bool) -> Markup:
 def _family(findings: Findings) -> Markup:
     """Which comparisons the sentence is drawn from, and when it claims one; empty with a single method."""
     count = len(findings.methods) - 1
-    if count < 1:
+    if count < 1 or findings.few_error(findings.baseline) is None:
         return Markup("")
     each = (
         Markup("Every other {} was").format(findings.thing)

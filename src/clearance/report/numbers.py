@@ -128,7 +128,9 @@ def exact(value: float) -> Markup:
     ('0.001', '5', '8/255')
     """
     text, levels = f"{value:g}", round(255 * value)
-    if len(text) > LONG and abs(255 * value - levels) < 1e-9:
+    if float(value).is_integer():
+        text = f"{int(value)}"
+    elif len(text) > LONG and abs(255 * value - levels) < 1e-9:
         text = f"{levels}/255"
     return _element(value, _minus(text))
 
