@@ -8,7 +8,9 @@ import pytest
 import torch
 from PIL import Image
 from torch.utils.data import (
+    BatchSampler,
     DataLoader,
+    RandomSampler,
     Subset,
     SubsetRandomSampler,
     TensorDataset,
@@ -181,6 +183,41 @@ def test_random_split_keeps_the_classes():
     whole = Named([*zip(PIXELS, LABELS, strict=True)] * 8)
     parts = random_split(whole, [24, 24], torch.Generator().manual_seed(0))
     assert {open_images(part).classes for part in parts} == {("ant", "bee", "cow")}
+
+
+class Renumbered(Named):
+    """Labels that a `target_transform` has changed, as ImageFolder's does."""
+
+    def __init__(self, items, target_transform):
+        super().__init__(items)
+        self.target_transform = target_transform
+
+    def __getitem__(self, i):
+        image, label = super().__getitem__(i)
+        return image, self.target_transform(label)
+
+
+class Around(list):
+    """A dataset around another one; it changes images, and perhaps labels."""
+
+    def __init__(self, dataset, change):
+        super().__init__([(image, change(label)) for image, label in dataset])
+        self.dataset = dataset
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda k: k, ("ant", "bee", "cow")),
+        (lambda k: (k + 1) % 3, ("cow", "ant", "bee")),
+        (lambda k: min(k, 1), ("0", "1")),
+    ],
+)
+def test_names_of_classes_follow_labels_that_are_renumbered(change, expected):
+    items = [*zip(PIXELS, LABELS, strict=True)] * 3
+    assert open_images(Renumbered(items, change)).classes == expected
+    around = open_images(Around(Named(items), change)).classes
+    assert around == (expected if expected[0] == "ant" else tuple(map(str, range(len(expected)))))
 
 
 def small():
@@ -417,6 +454,14 @@ class TestLoaders:
         sampler = WeightedRandomSampler([1.0] * 6, 12)
         with pytest.warns(UserWarning, match=r"WeightedRandomSampler draws them.*loader\.dataset"):
             assert len(open_images(DataLoader(self.DATA, sampler=sampler))) == 12
+
+    def test_a_batch_sampler_is_no_other_way_in(self):
+        shuffled = BatchSampler(RandomSampler(range(6)), 4, drop_last=True)
+        found = open_images(DataLoader(self.DATA, batch_sampler=shuffled))
+        assert torch.equal(found.images, PIXELS)
+        repeated = BatchSampler(RandomSampler(range(6), replacement=True, num_samples=12), 4, drop_last=False)
+        with pytest.warns(UserWarning, match=r"RandomSampler draws them.*loader\.dataset"):
+            open_images(DataLoader(self.DATA, batch_sampler=repeated))
 
 
 def test_reading_a_dataset_with_random_transforms_leaves_the_random_numbers_alone():

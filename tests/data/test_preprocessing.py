@@ -232,6 +232,10 @@ def test_a_short_side_alone_changes_nothing_and_is_refused():
 def test_channels_turned_round_are_refused():
     with pytest.raises(ValueError, match="must keep red, green and blue in their order"):
         preprocessing_of({**HF, "size": {"shortest_edge": 64}, "do_flip_channel_order": True})
+    with pytest.raises(ValueError, match="must keep red, green and blue in their order"):
+        preprocessing_of(
+            {**HF, "size": {"height": 64, "width": 64}, "image_processor_type": "PPLCNetImageProcessor"}
+        )
 
 
 @pytest.mark.parametrize("value", [5, "hamming"])
@@ -257,6 +261,11 @@ def test_means_in_arrays_and_tensors(kind):
 def test_a_processor_that_does_not_normalise():
     found = preprocessing_of({**HF, "size": 224, "do_normalize": False})
     assert (found.mean, found.std) == ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    bytes_ = preprocessing_of({**HF, "size": 224, "do_normalize": False, "do_rescale": False})
+    assert bytes_.std == pytest.approx((1 / 255,) * 3)
+    signed = {"do_normalize": False, "rescale_offset": True, "rescale_factor": 1 / 127.5}
+    found = preprocessing_of({**HF, "size": 224, **signed})  # x / 127.5 - 1
+    assert (found.mean, found.std) == (pytest.approx((0.5,) * 3), pytest.approx((0.5,) * 3))
 
 
 @pytest.mark.parametrize(

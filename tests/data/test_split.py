@@ -124,6 +124,19 @@ def test_files_by_name(pictures, tmp_path):
     assert names(read_split(tmp_path / "train.txt", pictures)[1]) == names(test)
 
 
+def test_file_names_without_their_ending_are_names_also_where_they_are_digits(tmp_path):
+    for number in range(8):
+        path = tmp_path / "set" / "ab"[number % 2] / f"{number:06}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), 30 * number).save(path)
+    data = open_images(f"folder:{tmp_path / 'set'}", cache=tmp_path / "cache")
+    listed = ["000000", "000001", "000002", "000003"]
+    (tmp_path / "train.txt").write_text("\n".join(listed))
+    train, test = read_split(tmp_path / "train.txt", data)
+    assert sorted(name[2:8] for name in names(train)) == listed
+    assert sorted(name[2:8] for name in names(test)) == [f"{k:06}" for k in range(4, 8)]
+
+
 WRONG = {
     "nothing there": (None, "no file"),
     "one side": ("file,split\ncats/a.png,train\ndogs/a.png,train\n", "'test' or 'val'; got 'train'"),

@@ -75,6 +75,21 @@ def test_outputs_are_matched_by_name(keep, names):
     assert torch.equal(module.get_parameter("last.0.weight"), before)
 
 
+@pytest.mark.parametrize("names", [tuple(sorted(map(str, range(12)))), tuple("bcd")])
+def test_labels_without_names_are_numbers_of_outputs(names):
+    """Kaggle's folders 0 to 42 are in the order of words in a model that ImageFolder trained."""
+    count = len(names)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(count, count, bias=False))
+    module[1].weight.data = torch.eye(count)
+    module.classes = names
+    data = cl.ImageSet(torch.eye(count)[:, None, None], torch.arange(count), tuple(map(str, range(count))))
+    test = cl.ImageSet(data.images * 0.9, data.labels, data.classes)
+    model = cl.wrap(module, example=data.images, verbose=False)
+    with pytest.warns(UserWarning, match="outputs are taken in the order of"):
+        card = cl.audit(model, train=data, test=test, audits=["accuracy"])
+    assert card.measurements[0].value == 0
+
+
 def test_further_outputs_of_a_model_that_has_names_are_no_guess():
     module, test = Nearest(("dog", "cat", "eel", "bee", "ant"), plainly), images(1)
     model = cl.wrap(module, example=test.images[:4], verbose=False)

@@ -5,6 +5,7 @@ import collections
 import copy
 import io
 import pickletools
+import warnings
 from pathlib import Path, PureWindowsPath
 
 import numpy as np
@@ -210,6 +211,51 @@ def test_a_mask_of_infinities_that_the_module_has_too_is_no_damage(tmp_path):
 def test_a_bias_that_the_module_lacks_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"holds '3.bias', of layers that the module has without them"):
         load_weights(net(bias=False), saved(tmp_path, named(trained())))
+
+
+class Scaled(nn.Module):
+    """As in ViT: what scales is there or not."""
+
+    def __init__(self, scaled):
+        super().__init__()
+        self.layer, self.scale = nn.Linear(3, 3), nn.Linear(3, 3, bias=False) if scaled else nn.Identity()
+        self.gamma = nn.Parameter(torch.ones(3)) if scaled else None
+
+
+def test_weights_where_the_module_has_nothing_are_refused(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"holds 'gamma', 'scale\.weight', of layers that the module has without"
+    ):
+        load_weights(Scaled(False), saved(tmp_path, named(Scaled(True))))
+    counted = {**named(Scaled(False)), "scale.total_ops": torch.zeros(1)}
+    assert load_weights(Scaled(False), saved(tmp_path, counted)).unexpected == ("scale.total_ops",)
+
+
+def test_older_names_that_a_modules_own_hooks_know_are_translated(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        older = nn.Sequential(nn.utils.weight_norm(nn.Linear(3, 3)))
+    newer = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 3)))
+    load_weights(newer, saved(tmp_path, named(older)))
+    images = torch.rand(2, 3)
+    torch.testing.assert_close(newer(images), older(images))
+
+
+class Versioned(nn.Linear):
+    """Refuses weights of which it is not said that they have its form."""
+
+    _version = 2
+
+    def _load_from_state_dict(self, state, prefix, local, *given):
+        if local.get("version") != 2:
+            raise ValueError("version should be 2")
+        super()._load_from_state_dict(state, prefix, local, *given)
+
+
+def test_a_module_that_asks_for_the_version_of_its_weights_gets_it(tmp_path):
+    source, target = nn.Sequential(Versioned(3, 3)), nn.Sequential(Versioned(3, 3))
+    load_weights(target, saved(tmp_path, named(source)))
+    assert same(target, source)
 
 
 class Rows(nn.Module):

@@ -252,6 +252,12 @@ class Holds(Net):
         raise NotImplementedError
 
 
+class Prepared(Holds):
+    def __init__(self, width=4):
+        super().__init__(width)
+        self.model.preprocessing = cl.data.Preprocessing(size=8, short_side=10)
+
+
 class Forgets(Net):
     def __init__(self, width):
         super().__init__(width)
@@ -314,6 +320,14 @@ def test_a_classifier_in_a_lightning_module_is_taken_as_it_is(checkpoints, capsy
     images = torch.rand(5, 1, 8, 8)
     torch.testing.assert_close(model(images), module.net(images - 0.25))
     assert "the model is a Classifier already" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_classifier_in_a_lightning_module_keeps_its_preprocessing(checkpoints):
+    place, _ = checkpoints("Prepared", width=5)
+    model = cl.load_pretrained(place, module="nets:Prepared")
+    assert model.preprocessing is not None
+    assert (model.preprocessing.size, model.preprocessing.short_side) == (8, 10)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -338,7 +338,8 @@ def _class_folders(path: Path) -> list[Path]:
     """The inner folders of a folder of pictures, in sorted order: its classes."""
     if not path.is_dir():
         raise FileNotFoundError(f"no folder {path}; correct the path, or unpack the archive first.")
-    folders = sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
+    named = {each.name: each for each in path.iterdir() if each.is_dir() and not each.name.startswith(".")}
+    folders = [named[name] for name in sorted(named)]  # paths of Windows would not tell capitals apart
     if not folders:
         raise FileNotFoundError(
             f"{path} must hold one folder of pictures for each class; got no folder in it."
@@ -348,7 +349,7 @@ def _class_folders(path: Path) -> list[Path]:
 
 def _pictures_in(folder: Path, like: ImageSet | None, *, partial: bool) -> list[Path]:
     """The pictures of one class, in sorted order; at least one, if the set is not partial."""
-    found = sorted(each for each in folder.iterdir() if _is_picture(each))
+    found = sorted((each for each in folder.iterdir() if _is_picture(each)), key=lambda each: each.name)
     if not (found or partial) and folder.name.lower() in (*TRAINING, *HELD_OUT):
         raise ValueError(
             f"a set must hold one folder of pictures for each class; got {folder.parent}, which holds {folder.name}. "
@@ -371,11 +372,9 @@ def _pictures_below(path: Path) -> list[Path]:
     """Every picture in a folder and the folders inside it, in sorted order, at least one."""
     if not path.is_dir():
         raise FileNotFoundError(f"no folder {path}; correct the path, or unpack the archive first.")
-    found = sorted(
-        each
-        for each in path.rglob("*")
-        if _is_picture(each) and not any(part.startswith(".") for part in each.relative_to(path).parts)
-    )
+    below = (each for each in path.rglob("*") if _is_picture(each))
+    parts = {each.relative_to(path).parts: each for each in below}
+    found = [parts[one] for one in sorted(parts) if not any(part.startswith(".") for part in one)]
     if not found:
         raise FileNotFoundError(f"{path} must hold pictures ({', '.join(_SUFFIXES)}); got none.")
     return found

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import (
+    BatchSampler,
     DataLoader,
     IterableDataset,
     RandomSampler,
@@ -40,6 +41,7 @@ from clearance.data.image_set import (
 from clearance.data.npz import read_npz, read_npz_images
 from clearance.data.preprocessing import Preprocessing, transformed
 from clearance.data.stored import StoredImageSet, while_used, write_pixels
+from clearance.data.subsets import evenly_spaced
 
 _IMAGES = ("image", "img", "images", "pixel_values", "x")
 _LABELS = ("label", "labels", "fine_label", "class", "target", "y")
@@ -265,10 +267,16 @@ def _in_order(loader: "DataLoader[Any]") -> "DataLoader[Any]":
     Warns:
         UserWarning: If its sampler is none of torch's own that read each image once: it is then used as it is.
     """
-    data, sampler = loader.dataset, loader.sampler
-    if isinstance(data, IterableDataset) or loader.batch_size is None:
+    data, batches = loader.dataset, loader.batch_sampler
+    sampler: Any = loader.sampler
+    size, dropped = loader.batch_size, loader.drop_last
+    if isinstance(data, IterableDataset) or batches is None:
         return loader
-    if isinstance(sampler, SequentialSampler) and not loader.drop_last:
+    if size is None and type(batches) is BatchSampler:  # it was given
+        sampler, size, dropped = batches.sampler, batches.batch_size, batches.drop_last
+    elif size is None:
+        sampler = batches
+    if isinstance(sampler, SequentialSampler) and not dropped:
         return loader
     if isinstance(sampler, SubsetRandomSampler):
         data = Subset(data, list(sampler.indices))
@@ -283,7 +291,7 @@ def _in_order(loader: "DataLoader[Any]") -> "DataLoader[Any]":
         return loader
     return DataLoader(
         data,
-        batch_size=loader.batch_size,
+        batch_size=size,
         num_workers=loader.num_workers,
         collate_fn=loader.collate_fn,
         worker_init_fn=loader.worker_init_fn,
@@ -295,6 +303,9 @@ def _is_a_shuffle(sampler: Any) -> bool:
     """Whether it draws every image once."""
     whole = isinstance(sampler, RandomSampler) and not sampler.replacement
     return whole and sampler.num_samples == len(sampler.data_source)
+
+
+_COMPARED = 8  # labels of a dataset with those of the one within it
 
 
 @dataclass(frozen=True)
@@ -330,9 +341,45 @@ def _columns_of(data: Any) -> _Columns:
             "labels", _LABELS, [name for name in usual if name in labels] + usual + labels, list(features)
         )
         return _Columns(image, label, _words(getattr(features[label], "names", None)), tuple(features))
-    own = _words(getattr(data, "classes", None))
-    within = getattr(data, "dataset", None)
-    return _Columns(classes=own) if own or within is None else _columns_of(within)
+    own, within = _words(getattr(data, "classes", None)), getattr(data, "dataset", None)
+    if own:
+        return _Columns(classes=_transformed_names(own, getattr(data, "target_transform", None)))
+    if within is None:
+        return _Columns()
+    found = _columns_of(within)
+    return (
+        found if _keeps_labels(data, within, found) else _Columns(found.image, found.label, (), found.known)
+    )
+
+
+def _transformed_names(names: tuple[str, ...], transform: Any) -> tuple[str, ...]:
+    """The names of the labels that a `target_transform` makes; none where two become one, or it cannot tell."""
+    if transform is None:
+        return names
+    try:
+        places = [int(transform(number)) for number in range(len(names))]
+    except Exception:  # noqa: BLE001 - the user's function
+        return ()
+    if sorted(places) != list(range(len(names))):
+        return ()
+    return tuple(names[places.index(number)] for number in range(len(names)))
+
+
+def _keeps_labels(data: Any, within: Any, columns: _Columns) -> bool:
+    """Whether a dataset has the labels of the one within it, and so its names: one around it may renumber them."""
+    rows = getattr(data, "indices", None)
+    if isinstance(data, Subset) or not columns.classes:
+        return True
+    try:
+        if rows is None and len(data) != len(within):
+            return False
+        for place in evenly_spaced(len(data), _COMPARED).tolist():
+            own = int(_pair_of(data[place], columns, place)[1])
+            if own != int(_pair_of(within[place if rows is None else rows[place]], columns, place)[1]):
+                return False
+    except Exception:  # noqa: BLE001 - the user's dataset
+        return False
+    return True
 
 
 def _words(names: Any) -> tuple[str, ...]:

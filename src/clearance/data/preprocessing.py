@@ -196,7 +196,7 @@ def _processor(source: Any) -> Preprocessing | None:
     mean, std = _get(source, "image_mean"), _get(source, "image_std")
     if not (_numbers(mean) and _numbers(std)):
         return None
-    if _get(source, "do_flip_channel_order"):
+    if _get(source, "do_flip_channel_order") or _kind(source).startswith("PPLCNet"):
         raise ValueError(
             "an image processor must keep red, green and blue in their order; this one turns them round. Let your "
             "module do so, and give clearance.data.Preprocessing(mean=..., std=..., size=..., short_side=...)."
@@ -205,9 +205,10 @@ def _processor(source: Any) -> Preprocessing | None:
         mean, std = [0.0] * len(mean), [1.0] * len(std)
     elif _get(source, "include_top"):  # EfficientNet divides by std twice
         std = [value**2 for value in std]
-    factor = _get(source, "rescale_factor")
-    if factor and abs(255 * factor - 1) > _SLACK:  # not bytes to [0, 1]; mean and std are of what it gives
-        mean, std = ([value / (255 * factor) for value in values] for values in (mean, std))
+    factor = 1 if _get(source, "do_rescale") is False else _get(source, "rescale_factor")
+    offset = 1 if _get(source, "rescale_offset") else 0  # EfficientNet's bytes to -1 .. 1
+    if factor and (offset or abs(255 * factor - 1) > _SLACK):  # mean and std are of what it makes of bytes
+        mean, std = [(one + offset) / (255 * factor) for one in mean], [one / (255 * factor) for one in std]
     size = _get(source, "size") if _get(source, "do_resize") is not False else None
     resized, squash = _side(size), _is_squashed(size)
     if isinstance(size, int) and not _kind(source).startswith(_KEEP_PROPORTIONS):

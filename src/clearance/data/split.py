@@ -2,9 +2,10 @@
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,11 @@ def _lines(file: Path, data: ImageSet) -> Sequence[int]:
         words = [line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except UnicodeDecodeError as error:
         raise ValueError(f"{file.name} must be text in UTF-8: {error}.") from error
+    if data.files is not None:
+        stems = [PurePosixPath(name).stem for name in data.files.names]
+        count, place_of = Counter(stems), {stem: place for place, stem in enumerate(stems)}
+        if all(count[word] == 1 for word in words):
+            return [place_of[word] for word in words]
     if all(word.isdecimal() for word in words):
         _check_numbered(file, data)
         return [int(word) for word in words]

@@ -52,6 +52,14 @@ def in_order_of(classes: Sequence[str], model: Classifier, example: Tensor) -> C
         )
     if all(place == at for place, at in found):
         return model
+    if tuple(classes) == tuple(map(str, range(len(classes)))) and list(known) == sorted(known):
+        warnings.warn(
+            f"the images' classes are numbers, and the model's names ({_short(known)}) are numbers in the order of "
+            "words: its outputs are taken in the order of the images' numbers.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return model
     unknown = [name for name, at in zip(classes, places, strict=True) if at is None]
     order = [at for _, at in found]
     if unknown or len(set(order)) < len(order):

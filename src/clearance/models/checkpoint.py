@@ -1,8 +1,10 @@
 """Weights of a user's checkpoint: read without unpickling, and loaded into a module completely or not at all."""
 
+import copy
 import re
 import warnings
 import zipfile
+from collections import OrderedDict
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -25,8 +27,10 @@ ENTRIES = (
 # Of DataParallel and AveragedModel, of LightningModules, and of torch.compile.
 PREFIXES = ("module.", "model.", "net.", "_orig_mod.")
 _ZIP, _PICKLE, _POINTER = b"PK\x03\x04", b"\x80", b"version https://git-lfs"
+_DENSE = re.compile(r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)")  # of torchvision before 0.3
 _GLOBAL = re.compile(r"GLOBAL ([\w.]+)")
 _SHOWN = 6
+_COUNTED = ("total_ops", "total_params")  # which a tool that counts operations leaves everywhere
 _LISTED = 5
 _DEPTH = 3  # prefixes in a row
 _COUNTERS = ("num_batches_tracked",)  # without effect in evaluation mode
@@ -98,7 +102,7 @@ def load_weights(module: nn.Module, path: str | PathLike[str], entry: str | None
     wanted = module.state_dict()
     prefix, given = _without_prefix(checkpoint.tensors, wanted)
     if not wanted.keys() <= given.keys():
-        given = _renamed(module, checkpoint.tensors) or given
+        given = _renamed(module, checkpoint.tensors) or _translated(module, given) or given
     missing = _missing(module, wanted, given)
     unexpected = tuple(name for name in given if name not in wanted)
     _check_some(checkpoint, wanted, given)
@@ -110,7 +114,7 @@ def load_weights(module: nn.Module, path: str | PathLike[str], entry: str | None
     _check_unexpected(module, checkpoint, unexpected, own)
     fitting = {name: value for name, value in given.items() if name in wanted}
     _check_finite(checkpoint, fitting, wanted)
-    module.load_state_dict(fitting, strict=False)
+    module.load_state_dict(_of_present_form(module, fitting), strict=False)
     return LoadedWeights(str(checkpoint), len(fitting), prefix, missing, unexpected, checkpoint.others)
 
 
@@ -384,6 +388,26 @@ def _renamed(module: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tens
         return None
 
 
+def _translated(module: nn.Module, given: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """The tensors by the module's names, if its own hooks know the older names in the file, as weight_norm's do."""
+    plain = {_DENSE.sub(r"\1\2", name): value for name, value in given.items()}  # torchvision's own files
+    if plain.keys() >= module.state_dict().keys():
+        return plain
+    try:
+        taken = copy.deepcopy(module)
+        taken.load_state_dict(OrderedDict(given), strict=True)
+    except Exception:  # noqa: BLE001 - another package's code; the names of the file then say what is missing
+        return None
+    return dict(taken.state_dict())
+
+
+def _of_present_form(module: nn.Module, tensors: Mapping[str, Tensor]) -> "OrderedDict[str, Tensor]":
+    """The tensors as `state_dict` gives them, with the version of each part: some parts refuse others."""
+    found = OrderedDict(tensors)
+    found._metadata = module.state_dict()._metadata  # type: ignore[attr-defined]
+    return found
+
+
 def _missing(module: nn.Module, wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> tuple[str, ...]:
     """Names without a given tensor; a tied parameter may be given under any of its names."""
     tied = {name: id(value) for name, value in module.named_parameters(remove_duplicate=False)}
@@ -450,9 +474,18 @@ def _check_unexpected(
     """
     layers = {name for name, part in module.named_modules() if name and part._parameters}
     rows = {name for name, part in module.named_modules() if isinstance(part, (nn.Sequential, nn.ModuleList))}
-    lost = [
-        name for name in names if name.rpartition(".")[0] in layers and name.rpartition(".")[2] in _EFFECTIVE
-    ]
+    parts = dict(module.named_modules())
+
+    def is_lacking(name: str) -> bool:
+        parent, _, own = name.rpartition(".")
+        part = parts.get(parent)
+        if isinstance(part, nn.Identity) and own not in _COUNTED:
+            return True
+        return (parent in layers and own in _EFFECTIVE) or (
+            part is not None and getattr(part, own, own) is None
+        )
+
+    lost = [name for name in names if is_lacking(name)]
     if lost:
         raise ValueError(
             f"{checkpoint} holds {_listed(lost)}, of layers that the module has without them, so it would compute "

@@ -4,6 +4,8 @@ import difflib
 import importlib
 import inspect
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -68,7 +70,8 @@ def load_pretrained(
     built, how, lines = build_pretrained(place, weights, entry, module)
     images = (_example(built, how) if example is None else example).to(device_of(built))
     model, line = classifier_of(built, images, how, head, black_box=black_box)
-    model.preprocessing = how
+    if model.preprocessing is None:
+        model.preprocessing = how
     if verbose:
         print("\n".join([*lines, f"preprocessing: {how}", line]))  # noqa: T201 - `verbose` asks for it
     return model.eval()
@@ -187,6 +190,9 @@ def _hugging_face(folder: Path) -> tuple[nn.Module, Preprocessing, str]:
     found = next((folder / name for name in _PROCESSORS if (folder / name).is_file()), None)
     if found is not None:
         return module, _processor(found), line
+    own = getattr(module.config, "pretrained_cfg", None)  # of a model of timm's
+    if isinstance(own, Mapping) and "mean" in own:
+        return module, preprocessing_of(own), line
     side = getattr(module.config, "image_size", None)
     how = Preprocessing(size=side, short_side=side) if isinstance(side, int) else Preprocessing()
     return module, how, f"{line}; it has no {_PROCESSORS[0]}, so images in [0, 1] are not normalised"
@@ -283,6 +289,8 @@ def _lightning(file: Path, given: str | type | None) -> tuple[nn.Module, Preproc
         how = preprocessing_of(module)
     except ValueError:
         how = Preprocessing()
+    if inner is not None and inner.preprocessing is not None:
+        how = replace(inner.preprocessing, mean=None, std=None)  # it normalises by itself
     return (module if inner is None else inner).eval(), how, [line]
 
 
