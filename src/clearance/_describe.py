@@ -33,12 +33,13 @@ def describe(thing: Any) -> Any:
     """A tree of JSON values that changes when a setting changes, and is the same in every process.
 
     A function is described by its name, its source, its defaults, its closure and the plain values of its module
-    that it reads: numbers and text, also in a list, dictionary, namespace or dataclass. Functions that it calls are
-    described by source and such values if they are not from torch, Clearance or the standard library; functions that
-    those call are not followed. A module is described by its repr and the public attributes of every part and its
-    class (private ones are often caches); parameters and buffers are compared separately (`digest`). Everything else
-    is described by its parts, or by its repr if its class writes one. Comments and layout of a source do not count. A
-    function without source (made by ``exec``, for example) has ``"no source"`` in its place.
+    that it reads: numbers and text, also in a tuple, dictionary, namespace or dataclass (a list is often a record).
+    Functions that it calls are described by source and such values if they are not from torch, Clearance or the
+    standard library; functions that those call are not followed. A module is described by its repr and the public
+    attributes of every part and its class (private ones are often caches); parameters and buffers are compared
+    separately (`digest`). Everything else is described by its parts, or by its repr if its class writes one. Comments
+    and layout of a source do not count. A function without source (made by ``exec``, for example) has ``"no source"``
+    in its place.
 
     >>> import torch
     >>> describe(partial(torch.optim.SGD, lr=0.1))
@@ -142,7 +143,9 @@ def code_of(thing: Any) -> dict[str, Any]:
             where, function = f"{kind.__qualname__}.{name}", _function_of(value)
             if function is not None and not _is_generated(kind, function):
                 written[where] = function
-            elif not name.startswith("_") and name not in fields and (plain := _plain(value)) is not _OTHER:
+            elif name.startswith("_") or name in fields or isinstance(value, list | set | dict):
+                continue  # private, of the instance, or a record that runs write into
+            elif (plain := _plain(value)) is not _OTHER:
                 constants[where] = plain
     methods = {name: _code(value) for name, value in written.items()}
     read = {name: found for name, value in written.items() if (found := _read(value))}
@@ -332,7 +335,7 @@ def _read(function: FunctionType, *, deeper: bool = True) -> dict[str, Any]:
     constants = {
         name: plain
         for name, value in known.items()
-        if value is not None and (plain := _plain(value, wanted)) is not _OTHER
+        if not isinstance(value, list | set | None) and (plain := _plain(value, wanted)) is not _OTHER
     }
     return {key: value for key, value in (("constants", constants), ("helpers", helpers)) if value}
 

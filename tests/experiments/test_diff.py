@@ -152,6 +152,11 @@ def test_several_models_are_refused(cards, tmp_path):
         diff(cards["sound"], cl.Card(seeds))
 
 
+def test_models_are_audited_first():
+    with pytest.raises(TypeError, match=r"got Classifier\. Audit each model first: clearance\.diff"):
+        diff(network(), network())
+
+
 def test_a_distance_is_compared_as_a_share():
     audits = ["accuracy", "minimal_perturbation"]
     settings = {"minimal_perturbation": {"images": 60, "steps": 20, "queries": 5}}

@@ -85,6 +85,11 @@ def test_a_name_is_shown_and_does_nothing(name):
     assert shown(name).strip() in " ".join(found.words.split("\n"))
 
 
+def test_a_page_is_not_called_json(tmp_path):
+    with pytest.raises(ValueError, match=r"got report\.json\. Write report\.html, or `save_folder`"):
+        Card(audited("net", "net")).save(tmp_path / "report.json")
+
+
 def test_a_comparison_is_its_table():
     report = Invented(methods=ODD, seeds=1, dataset="digits", heads=("retrained",)).report()
     rendered = Rendered(Card(report).to_markdown())

@@ -1089,3 +1089,18 @@ def test_a_class_left_out_by_minus_infinity_is_named_as_the_reason(data):
     result = fit(Classifier(nn.Flatten(), LeavesOut(16, 4)), EndToEnd(), data, epochs=2, batch_size=10)
     assert result.status.outcome is Outcome.COLLAPSED
     assert f"logits of {len(data)} of {len(data)} training images are not finite" in str(result.status)
+
+
+@pytest.mark.parametrize("way", [EndToEnd(), FOCA(per_class=2)])
+def test_first_tries_at_a_loop_of_ones_own(way):
+    """A seed where generators are asked for, none at all, and arrays as a batch."""
+    images = WORLD.images(30, seed=0)
+    model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, 8)), nn.Linear(8, 3))
+    optimizer = torch.optim.SGD(way.trainable(model), lr=0.1)
+    with pytest.raises(TypeError, match=r"got int\. Write generators=way\.generators\(seed\)"):
+        way.start(model, images, optimizer, 0)
+    training = way.start(model, images, optimizer)
+    with pytest.raises(
+        TypeError, match="a batch must be tensors of images and labels; got ndarray and ndarray"
+    ):
+        training.step(images.images.numpy(), images.labels.numpy())

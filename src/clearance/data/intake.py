@@ -484,8 +484,10 @@ def _warn_of_random_transforms(data: Any) -> None:
             return
         if not np.array_equal(once, again, equal_nan=once.dtype.kind == "f"):
             warnings.warn(
-                f"image {place} is another each time it is read: the Dataset has random transforms. Leave them out: "
-                "errors are then those of changed images, and test images that are also training images are not found.",
+                f"image {place} is another each time it is read: the Dataset has random transforms, which are applied "
+                "once. Leave them out: errors are else those of changed images, and test images that are also training "
+                "images are not found. To train with them: "
+                "data.augmented(clearance.data.Augmentation(flip=True, pad=4)), or a function of (images, generator).",
                 UserWarning,
                 stacklevel=3,
             )

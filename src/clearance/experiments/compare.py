@@ -231,8 +231,9 @@ def compare(
 
     Args:
         methods: Names of the catalogue, or a mapping from any name to one of: a name of the catalogue, a
-            :class:`Method` (settings), a Loss (your own loss, trained end to end with plain's
-            settings), or a way of training. The others are compared with the first.
+            :class:`Method` (settings), a Loss (your own loss, trained end to end with plain's settings, its learning
+            rate among them: ``sweep="lr=0.01,0.1"`` compares at several), or a way of training. The others are
+            compared with the first.
         train: An ImageSet, (images, labels), or other data that :func:`clearance.data.open_images` takes: a map-style
             Dataset, a DataLoader, a Hugging Face dataset, ``"folder:PATH"``.
         test: The same; all results are measured on it, so do not use it for choices.
@@ -360,6 +361,11 @@ def _resolved(
         raise TypeError(
             f"a method must be a name, a Method, a Loss or a way of training; got the class {method.__name__}. Write "
             f"{method.__name__}(...), with its settings."
+        )
+    if isinstance(method, Classifier):
+        raise TypeError(
+            "a method must be a name, a Method, a Loss or a way of training; got a trained model. Audit each, and "
+            "compare the two cards: clearance.diff(clearance.audit(a, ...), clearance.audit(b, ...))."
         )
     raise TypeError(
         f"a method must be a name, a Method, a Loss or a way of training; got {type(method).__name__}. Wrap your "

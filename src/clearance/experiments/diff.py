@@ -98,6 +98,11 @@ def diff(last: Card | str | os.PathLike[str], now: Card | str | os.PathLike[str]
 def _name(given: Card | str | os.PathLike[str]) -> str:
     if isinstance(given, Card):
         return model_name(given.report.methods[0]) if given.report.methods else "nothing"
+    if not isinstance(given, str | os.PathLike):
+        raise TypeError(
+            f"an audit must be a Card or the folder of a report; got {type(given).__name__}. Audit each model first: "
+            "clearance.diff(clearance.audit(a, ...), clearance.audit(b, ...))."
+        )
     path = Path(given)
     folder = path.parent if path.suffix == ".json" else path
     return visible(folder.resolve().name)

@@ -73,7 +73,12 @@ def load_run(run_dir: str | Path) -> SavedRun:
         got = f"one without {FACTS}" if folder.is_dir() else "a file" if folder.is_file() else "no folder"
         if folder.is_dir() and not near and (nearer := sorted(folder.glob(f"*/*/{FACTS}"))):
             hint = f" Its runs are in {nearer[0].parent.parent}; name one of them."
-        if (folder / "config.json").exists():
+        if (folder / "model.safetensors").exists() and (folder / "run.json").exists():
+            hint = (
+                " It holds a network of your own: build it, and load its weights with "
+                f"clearance.models.load_weights(network, {str(folder / 'model.safetensors')!r})."
+            )
+        elif (folder / "config.json").exists():
             hint = f" If it was written by save_pretrained: hf:{folder}."
         if folder.suffix == ".onnx":
             hint = " For ONNX write a function of images that runs it, and give FILE.py:NAME --black-box."

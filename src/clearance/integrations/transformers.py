@@ -32,7 +32,7 @@ class TrainsClassifier:
 
     Args:
         given: Of the Trainer.
-        objective: A Loss, or FOCA.
+        objective: A Loss, or FOCA; None is cross-entropy.
         images: FOCA's training images, as :func:`clearance.data.open_images` takes them.
         named: Of the Trainer. `model` is a Classifier, as ``clearance.wrap(hf_model, preprocessing=processor, ...)``
             gives it. Batches hold ``pixel_values`` as the image processor gives them (the model's mean and std are

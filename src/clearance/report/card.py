@@ -168,7 +168,15 @@ class Card:
         Args:
             path: The file.
             images: Whether it shows images of the data; without them it can be shared.
+
+        Raises:
+            ValueError: If it is to be called ``.json``.
         """
+        if Path(path).suffix == ".json":
+            raise ValueError(
+                f"`save` writes a page; got {Path(path).name}. Write {Path(path).stem}.html, or `save_folder`, which "
+                "writes report.json too."
+            )
         return write_html(path, render_page(self.report if images else without_images(self.report)))
 
     def save_folder(self, directory: str | os.PathLike[str]) -> Path:

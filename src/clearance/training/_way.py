@@ -142,6 +142,11 @@ def check_batch(images: Tensor, labels: Tensor, data: ImageSet) -> None:
 
     On an accelerator values are not checked: every step would have to wait for them.
     """
+    if not isinstance(images, Tensor) or not isinstance(labels, Tensor):
+        raise TypeError(
+            f"a batch must be tensors of images and labels; got {type(images).__name__} and {type(labels).__name__}. "
+            "Write torch.as_tensor(...)."
+        )
     if len(images) == 0 or len(labels) != len(images):
         raise ValueError(
             f"a batch must hold at least one image and one label for each; got {len(images)} images and "
@@ -150,6 +155,20 @@ def check_batch(images: Tensor, labels: Tensor, data: ImageSet) -> None:
     if images.device.type == "cpu":
         check_labels(labels, images, data.classes)
         check_pixels(images.detach())
+
+
+def checked_generators(way: WayOfTraining, given: Generators | None) -> Generators:
+    """The generators, those of seed 0 if none are given.
+
+    Raises:
+        TypeError: If they are something else, such as a seed.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(
+            f"`generators` must be those of `way.generators(seed)`; got {type(given).__name__}. Write "
+            "generators=way.generators(seed)."
+        )
+    return way.generators(0) if given is None else given
 
 
 def largest_share(labels: Tensor) -> float:

@@ -27,6 +27,7 @@ from clearance.training._way import (
     check_loss,
     check_moved,
     check_optimizer,
+    checked_generators,
 )
 from clearance.training.trades import TRADES
 
@@ -118,10 +119,14 @@ class EndToEnd(WayOfTraining):
         return list(dict.fromkeys([*model.parameters(), *self.loss.parameters()]))
 
     def start(
-        self, model: Classifier, data: Any, optimizer: torch.optim.Optimizer, generators: Generators
+        self,
+        model: Classifier,
+        data: Any,
+        optimizer: torch.optim.Optimizer,
+        generators: Generators | None = None,
     ) -> Training:
-        """Start; batches come from the caller, so only the classes of `data` are read."""
-        return _EndToEndTraining(self, model, data, optimizer, generators)
+        """Start; batches come from the caller, so only the classes of `data` are read. Seed 0 without `generators`."""
+        return _EndToEndTraining(self, model, data, optimizer, checked_generators(self, generators))
 
 
 class _EndToEndTraining(Training):

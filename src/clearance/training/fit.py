@@ -687,7 +687,8 @@ def fit(
             statistics.
         way: The way of training, which defines a step.
         train: An ImageSet, (images, labels), or other data that :func:`clearance.data.open_images` takes: a map-style
-            Dataset, a DataLoader, a Hugging Face dataset, ``"folder:PATH"``.
+            Dataset, a DataLoader (read once: its batch size and order are not used), a Hugging Face dataset,
+            ``"folder:PATH"``.
         epochs: Passes over the training set, at least 1; or give `steps`.
         steps: Total number of updates, at least 1; the last pass may be incomplete.
         batch_size: Images per step; the last batch of an epoch may be smaller (one image is left out).

@@ -35,6 +35,7 @@ from clearance.training._way import (
     check_loss,
     check_moved,
     check_optimizer,
+    checked_generators,
 )
 from clearance.training.batch_norm import (
     BatchNormPolicy,
@@ -159,11 +160,11 @@ class FOCA(WayOfTraining):
             generators: As ``generators`` makes them; None is those of seed 0.
 
         Raises:
-            TypeError: If the head's weights are in half precision.
+            TypeError: If the head's weights are in half precision, or `generators` is a seed.
             ValueError: If a class has no image, the pool is smaller than the number of classes, or the model's
                 head cannot be stacked (batch normalisation, one layer used twice).
         """
-        return FOCATraining(self, model, data, optimizer, generators or self.generators(0))
+        return FOCATraining(self, model, data, optimizer, checked_generators(self, generators))
 
 
 class FOCATraining(Training):
