@@ -158,6 +158,7 @@ class TestGuesses:
         assert found[2].verdict == "**not met**: 1.00 times; 0 of 2 seeds"
 
 
+@pytest.mark.filterwarnings("ignore:the final head is right on")  # after a few steps
 class TestStudy:
     @pytest.fixture
     def heard(self):
