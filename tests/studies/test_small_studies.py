@@ -9,6 +9,8 @@ from papers.engine.reproduce import reproduce
 from papers.sato_2019 import causes, rivals, squared_error
 from studies.small_runs import cells, grids_here, interval, number, stored, with_changes
 
+pytestmark = pytest.mark.filterwarnings("ignore:the final head is right on")  # after a few steps
+
 SEEDS = 3
 IMAGES = 130  # a tenth of the digits
 FULL_CAUSES, FULL_SQUARED = causes.cause_recipe, squared_error.squared_error_recipe

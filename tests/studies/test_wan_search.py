@@ -23,6 +23,8 @@ from papers.engine.verify import ROOT, verified
 from papers.wan_2018 import combinations, covariance, protocol, search_rates, search_settings
 from studies.small_runs import cells, grids_here, interval, number, stored, with_changes
 
+pytestmark = pytest.mark.filterwarnings("ignore:the final head is right on")  # after a few steps
+
 SEEDS = 2
 FULL = combinations.combinations_recipe
 
