@@ -241,6 +241,16 @@ def test_older_names_that_a_modules_own_hooks_know_are_translated(tmp_path):
     torch.testing.assert_close(newer(images), older(images))
 
 
+def test_names_of_torchvisions_older_files_are_read(tmp_path):
+    """Of DenseNet, as its published weights have them; they have no counters of batches."""
+    module = nn.Module()
+    module.denselayer1 = nn.Module()
+    module.denselayer1.norm1 = nn.BatchNorm2d(3)
+    kept = {n.replace("norm1", "norm.1"): v + 1 for n, v in named(module).items() if "num_batches" not in n}
+    load_weights(module, saved(tmp_path, kept))
+    assert module.denselayer1.norm1.weight.tolist() == [2, 2, 2]
+
+
 class Versioned(nn.Linear):
     """Refuses weights of which it is not said that they have its form."""
 

@@ -391,7 +391,7 @@ def _renamed(module: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tens
 def _translated(module: nn.Module, given: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
     """The tensors by the module's names, if its own hooks know the older names in the file, as weight_norm's do."""
     plain = {_DENSE.sub(r"\1\2", name): value for name, value in given.items()}  # torchvision's own files
-    if plain.keys() >= module.state_dict().keys():
+    if len(plain.keys() & module.state_dict().keys()) > len(given.keys() & module.state_dict().keys()):
         return plain
     try:
         taken = copy.deepcopy(module)
