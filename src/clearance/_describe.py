@@ -165,7 +165,7 @@ def _plain(value: Any, wanted: frozenset[str] = frozenset(), depth: int = 0) -> 
 
     Of a dictionary, namespace or dataclass, only the entries that are `wanted`, if any of them is.
     """
-    if value is None or isinstance(value, str | int | float | bool):
+    if isinstance(value, _SCALAR):
         return value
     if depth == _DEEPEST:  # it may contain itself
         return _OTHER

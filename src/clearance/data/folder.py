@@ -23,7 +23,7 @@ from clearance._files import make_private
 from clearance._text import visible
 from clearance.data.image_set import UNLABELLED, ImageSet, PictureFiles, check_classes
 from clearance.data.preprocessing import Preprocessing, check_extent, transformed
-from clearance.data.split import HELD_OUT, TRAINING
+from clearance.data.slices import HELD_OUT, TRAINING
 from clearance.data.stored import (
     PixelStore,
     StoredImageSet,

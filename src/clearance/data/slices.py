@@ -17,9 +17,8 @@ NO_VALUE = ("na", "n/a", "nan", "null")  # among numbers
 MOST = 50  # values of a column of texts from which on it names images rather than slices of them
 BINS = 4  # of a column of numbers with more values than that
 _LARGEST_FILE = 2**28  # bytes
-SPLITS = frozenset(
-    ("train", "val", "valid", "validation", "dev", "eval", "test")
-)  # folders of parts of one set
+TRAINING = ("train", "training")
+HELD_OUT = ("test", "testing", "val", "valid", "validation", "eval", "dev")  # names of a held-out part
 _SHOWN = 3  # names in a message
 
 
@@ -220,7 +219,7 @@ def _folder_of(file: Path, names: Sequence[str], known: Mapping[str, int], calle
     own = [folder for folder in before if PurePosixPath(folder).name == called]
     if len(before) < 2:
         others = {PurePosixPath(folder).name for folder in before} - {called}
-        return None if others and {*others, called} <= SPLITS else next(iter(before), None)
+        return None if others and {*others, called} <= {*TRAINING, *HELD_OUT} else next(iter(before), None)
     if len(own) != 1:
         raise ValueError(
             f"{file} has images of this name in several folders: {', '.join(map(repr, [*before][:_SHOWN]))}; got "

@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clearance.data.image_set import ImageSet
-from clearance.data.slices import read_table, rows_by_name
+from clearance.data.slices import HELD_OUT, TRAINING, read_table, rows_by_name
 
-TRAINING = ("train", "training")
-HELD_OUT = ("test", "testing", "val", "valid", "validation", "eval", "dev")  # the first that is there
 _NAMED_HELD_OUT = re.compile(
     rf"(?<![a-z])x?({'|'.join(HELD_OUT)})(_?(set|idx|ids|index|indices))?(?![a-z])|(held|hold)_?out"
 )

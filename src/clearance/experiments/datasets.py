@@ -5,7 +5,7 @@ from pathlib import Path
 
 from clearance._checks import check_choice
 from clearance.data import ImageSet, Preprocessing
-from clearance.data.split import HELD_OUT
+from clearance.data.slices import HELD_OUT
 from clearance.experiments.catalogue import DATASETS, resolve
 
 EMBEDDED = ("digits", "photographs")  # need no files

@@ -77,7 +77,8 @@ def load_weights(module: nn.Module, path: str | PathLike[str], entry: str | None
     Prefixes of wrappers (``module.``, ``model.``, ``_orig_mod.``, also several) are removed if more names then
     fit. Counters that evaluation does not read may be missing, and layers that the module does not have (an
     auxiliary head) may be present: the result names both. Names that only a Hugging Face model's own class knows, as
-    transformers 5 writes them, are translated by its ``from_pretrained``. Any other difference is an error.
+    transformers 5 writes them, are translated by its ``from_pretrained``, and older names by the module's own hooks;
+    those of torchvision's older DenseNet are known. Any other difference is an error.
 
     Args:
         module: Gets the weights, in its own dtypes and on its own devices.
