@@ -40,11 +40,11 @@ def check_class_numbers(labels: Tensor, samples: int, classes: int) -> None:
         return
     smallest, largest = (int(end) for end in torch.aminmax(labels))
     if smallest < 0 or largest >= classes:
-        remedy = (
-            "Number the classes from 0."
-            if classes > 1
-            else "Give the model two outputs; clearance.wrap does."
-        )
+        remedy = "Number the classes from 0."
+        if classes < 2:
+            remedy = "Give the model two outputs; clearance.wrap does."
+        elif smallest < 0:
+            remedy = "Leave samples out that have no class: no label is ignored."
         raise ValueError(
             f"`labels` must lie in 0 .. {classes - 1}, because there are {classes} classes; got "
             f"{smallest} .. {largest}. {remedy}"
@@ -84,7 +84,7 @@ def head_logits(head: Head, features: Tensor) -> Tensor:
     return logits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Outputs:
     """A classifier's outputs for one batch; every tensor keeps its graph.
 
@@ -109,9 +109,9 @@ class Outputs:
     logits: Tensor
     head: Head
     activations: Mapping[str, Tensor] = field(default_factory=dict)
-    again: "Callable[[], Outputs] | None" = field(default=None, repr=False, compare=False)
-    images: Tensor | None = field(default=None, repr=False, compare=False)
-    mean: Tensor | None = field(default=None, repr=False, compare=False)
+    again: "Callable[[], Outputs] | None" = field(default=None, repr=False)
+    images: Tensor | None = field(default=None, repr=False)
+    mean: Tensor | None = field(default=None, repr=False)
 
     def with_head(self, head: Head) -> "Outputs":
         """The same features and graph, with another head's logits."""
@@ -180,6 +180,11 @@ class GivenOutputs(Outputs):
         given = {"logits": logits, "activations": {}, "again": None, "images": None, "mean": None}
         for name, value in (given if features is None else given | {"features": features}).items():
             object.__setattr__(self, name, value)
+
+    def detached(self) -> "GivenOutputs":
+        """What was given, without its graph."""
+        features = self.features.detach() if "features" in vars(self) else None
+        return GivenOutputs(self.logits.detach(), features)
 
     def __repr__(self) -> str:
         """What was given."""

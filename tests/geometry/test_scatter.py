@@ -9,6 +9,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from clearance.data.synthetic import GaussianClasses
 from clearance.geometry import class_scatter, nc1, within_between_ratio
+from clearance.geometry.neural_collapse import nc2_equinorm, nc2_simplex
 from clearance.geometry.scatter import class_distance_normalised_variances
 
 CLASSES = 4
@@ -133,8 +134,18 @@ def test_ratios_are_infinite_where_class_means_coincide():
     assert (all_ratios(features, torch.tensor([0, 0, 1, 1]), 2) == math.inf).all()
 
 
-def test_nothing_is_between_where_nothing_is_within_either():
-    assert within_between_ratio(class_scatter(torch.ones(4, 3), torch.tensor([0, 0, 1, 1]), 2)) == 0.0
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_ratios_are_infinite_where_all_features_are_one_point(dtype):
+    labels = torch.arange(600) % 3
+    labels[:100] = 0
+    point = torch.full((600, 5), 0.1, dtype=dtype)
+    assert (all_ratios(point, labels, 3) == math.inf).all()
+    cloud = class_scatter(point, labels, 3)
+    assert nc2_equinorm(cloud) == nc2_simplex(cloud) == math.inf
+
+
+def test_features_that_are_not_finite_have_an_infinite_nc1():
+    assert nc1(torch.tensor([[0.0], [math.nan], [2.0]]), torch.tensor([0, 0, 1]), 2) == math.inf
 
 
 def test_float32_features_are_summed_in_float64():

@@ -13,7 +13,7 @@ from clearance.heads import (
     RidgeHeads,
 )
 from clearance.heads.weak import WeakHeads
-from clearance.losses import SquaredErrorLoss
+from clearance.losses import CrossEntropyLoss, SquaredErrorLoss
 from clearance.models import Classifier
 from clearance.research import feature_unit
 from clearance.training import FOCA
@@ -153,7 +153,8 @@ def test_every_way_to_draw_heads_serves_foca(case):
     torch.manual_seed(0)
     model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(16, D)), nn.Linear(D, case.classes))
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    way = FOCA(SquaredErrorLoss(), case.heads, per_class=case.per_class, heads=2)
+    loss = CrossEntropyLoss() if isinstance(case.heads, GradientHeads) else SquaredErrorLoss()
+    way = FOCA(loss, case.heads, per_class=case.per_class, heads=2)
     optimizer = torch.optim.SGD(way.trainable(model), lr=0.01)
     training = way.start(model, data, optimizer, way.generators(0))
     for _ in range(2):

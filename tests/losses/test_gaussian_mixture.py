@@ -268,13 +268,13 @@ def test_p22_accumulated_gradients_are_those_of_the_whole_batch(head):
     close(halves, whole, rtol=1e-12, atol=1e-14)
 
 
-def test_the_distance_of_means_is_that_of_a_loop(head):
+def test_the_half_distance_to_other_means_is_that_of_a_loop(head):
     labels = torch.tensor([3, 1, 1, 0, 2])
     with torch.no_grad():
-        for found, k in zip(head.distance_of_means(labels), labels, strict=True):
+        for found, k in zip(head.half_distance_to_other_means(labels), labels, strict=True):
             apart = head.own_half_distance(head.means.detach(), torch.full((4,), int(k)))
             assert float(found) == pytest.approx(float(apart.sum()) / 3, rel=1e-9)
-    assert torch.isinf(GaussianMixture(7, 1).distance_of_means(torch.tensor([0])))
+    assert torch.isinf(GaussianMixture(7, 1).half_distance_to_other_means(torch.tensor([0])))
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 100.0, 1e6])
@@ -299,7 +299,7 @@ def test_the_pull_to_the_mean_is_bounded_and_grows_with_the_posterior(head, scal
         logits, own = head(features), F.one_hot(labels, 4)
         with_margin = (logits - alpha * own * distance[:, None]).softmax(dim=1)[own.bool()]
         posterior = logits.softmax(dim=1)[own.bool()]
-        radius = (head.distance_of_means(labels) / 4).sqrt()  # R_y / sqrt 2
+        radius = (head.half_distance_to_other_means(labels) / 4).sqrt()  # R_y / sqrt 2
         share = posterior * (radius / distance.sqrt()).clamp(max=1)
         pull = ((alpha * (1 - with_margin) + weight) / len(labels))[:, None] * direction
     close(found[False][1][0] - found[True][1][0], (1 - share[:, None]) * pull, rtol=1e-6, atol=1e-12 * scale)

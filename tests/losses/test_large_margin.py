@@ -880,6 +880,23 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("name", "value"),
         [
+            ("top_k", 0),
+            ("aggregate", "mean"),
+            ("lower_clip", 0.2),
+            ("cross_entropy_weight", -1.0),
+            ("max_slope", -1.0),
+        ],
+    )
+    def test_what_a_new_loss_refuses_cannot_be_set(self, name, value):
+        loss = LargeMarginLoss(("input", "logits"))
+        before = getattr(loss, name)
+        with pytest.raises(ValueError, match=f"`{name}` must be"):
+            setattr(loss, name, value)
+        assert getattr(loss, name) == before
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
             ("top_k", 3),
             ("aggregate", "max"),
             ("lower_clip", 1.0),

@@ -24,6 +24,7 @@ from clearance.losses import (
     TripletLoss,
 )
 from clearance.models import Classifier
+from clearance.tensors import GivenOutputs
 from clearance.training import EndToEnd, fit
 
 
@@ -148,8 +149,29 @@ def test_what_has_no_logits_is_refused_with_the_remedy(given, remedy):
 
 
 def test_labels_before_logits_are_refused():
-    with pytest.raises(ValueError, match=r"shape \(B, C\); got \(6,\)\. The order is \(logits, labels\)"):
+    with pytest.raises(
+        ValueError, match=r"shape \(B, C\), or .*; got \(6,\)\. The order is \(logits, labels\)"
+    ):
         CrossEntropyLoss()(LABELS, HEAD(FEATURES))
+
+
+def test_logits_of_images_are_refused_in_words():
+    with pytest.raises(ValueError, match=r"\(K, B, C\) of several heads; got \(3, 4, 5, 5\)"):
+        CrossEntropyLoss()(torch.zeros(3, 4, 5, 5), torch.zeros(3, dtype=torch.int64))
+
+
+def test_labels_that_other_losses_ignore_are_refused_in_words():
+    with pytest.raises(ValueError, match="Leave samples out that have no class: no label is ignored"):
+        CrossEntropyLoss()(torch.zeros(2, 3), torch.tensor([0, -100]))
+
+
+def test_given_outputs_can_be_kept_without_their_graph():
+    logits = torch.zeros(2, 3, requires_grad=True)
+    for given in (GivenOutputs(logits), GivenOutputs(logits, logits)):
+        kept = given.detached()
+        assert not kept.logits.requires_grad
+        assert repr(kept) == repr(given)
+    assert (given == kept) is False
 
 
 def test_activations_that_tensors_cannot_hold_are_asked_for():
@@ -205,9 +227,9 @@ def test_a_frozen_teacher_keeps_its_mode_and_what_is_trained_does_not():
     assert [part.training for part in (loss, loss.projection[0], loss.teacher, loss.teacher[1])] == [
         True, True, False, False,
     ]  # fmt: skip
-    loss.teacher.train()
+    loss.teacher.train()  # as a module is made
     loss.eval()
-    assert [part.training for part in (loss, loss.projection[0], loss.teacher[1])] == [False, False, True]
+    assert [part.training for part in (loss, loss.projection[0], loss.teacher[1])] == [False, False, False]
 
 
 def test_parts_of_a_sum_beside_a_frozen_teacher_change_their_mode():

@@ -188,6 +188,9 @@ def test_probabilities_in_place_of_logits_are_said_once_but_by_squared_error():
     assert "remove the softmax" in message
     assert len(shown(IMAGES, SumLoss({"a": CrossEntropyLoss(), "b": SquaredErrorLoss()}), softmax)) == 1
     assert shown(IMAGES, SquaredErrorLoss(), softmax) == []
+    steep = nn.Linear(16, 10)
+    nn.init.normal_(steep.weight, std=10)  # some probabilities are exactly 1
+    assert "look like probabilities" in shown(IMAGES, module=nn.Sequential(steep, nn.Softmax(dim=1)))[0]
     assert shown(IMAGES, module=nn.Sequential(nn.Linear(16, 10), nn.ReLU())) == []
     logits = good()
     assert noted(logits - logits.mean(dim=1, keepdim=True) + 0.1) == []  # of sum 1, but some below 0

@@ -13,6 +13,7 @@ from clearance.experiments.catalogue import AUDITS
 from clearance.records import ExhibitRecord, Record, Report
 from clearance.report.audit_page import SEVERITIES
 from clearance.report.audits import all_findings, page_of, with_summaries
+from clearance.report.audits.goodness_of_fit import fit_section
 from clearance.report.findings import Findings
 from clearance.report.page import without_images
 from clearance.report.pictures import Gallery
@@ -343,3 +344,18 @@ def test_a_mild_corruption_that_halves_the_accuracy(at, error, severity):
     assert severity_of("Corruptions", mean, *found) == severity
     few = [replace(one, low=max(0.0, one.value - 0.4)) for one in found]
     assert severity_of("Corruptions", mean, *few) == "information", "too few images to tell"
+
+
+@pytest.mark.parametrize(("offset", "severity"), [(0.12, "warning"), (0.05, "fine")])
+def test_learned_means_that_are_not_those_of_their_classes_are_said(offset, severity):
+    found = measured("goodness_of_fit", "mean_offset", offset)
+    assert severity_of("Learned means", found) == severity
+    others = [Record("animals", method, 0, found) for method in ("lgm", "gm")]
+    fit = Measurement(
+        "goodness_of_fit", "coverage", 0.9, "fraction", 50, context={"statistics": "own", "class": "all"}
+    )
+    report = Report({}, {}, "", "", (*others, Record("animals", "lgm", 0, fit)))
+    section = fit_section(Findings(with_summaries(report), "animals"))
+    assert section is not None
+    said = " ".join(Markup(text).striptags() for text in section.text)
+    assert ("The learned means of" in said) == (severity == "warning")

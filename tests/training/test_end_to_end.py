@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
-from clearance import LossTerms
+from clearance import LossTerms, load_dataset
 from clearance.attacks import FGSM, PGD, as_attack, transferred
 from clearance.data import gaussian_images
-from clearance.losses import CrossEntropyLoss, Loss
+from clearance.losses import CrossEntropyLoss, Loss, TrainingWarning
+from clearance.models import Classifier
 from clearance.research import generator
 from clearance.training import EndToEnd, fit
 from clearance.vocabulary import Outcome
@@ -440,3 +441,15 @@ def test_steps_inside_one_autocast_block_see_the_weights_of_their_own_step(data,
     with torch.autocast("cpu", dtype=torch.bfloat16):
         losses = [training.step(data.images, data.labels).total.item() for _ in range(6)]
     assert losses[-1] < losses[0]
+
+
+def test_what_fails_is_said_of_every_training_with_the_same_loss():
+    data, way = load_dataset("digits").subset(torch.arange(64)), EndToEnd()
+    for _ in range(2):
+        nn.init.normal_((head := nn.Linear(64, 10)).weight, std=1e-4)
+        model = Classifier(nn.Flatten(), head)
+        training = way.start(model, data, torch.optim.SGD(model.parameters(), lr=1e-9))
+        for _ in range(19):
+            training.step(data.images, data.labels)
+        with pytest.warns(TrainingWarning, match="answers all images alike"):
+            training.step(data.images, data.labels)

@@ -453,6 +453,23 @@ def test_max_norm_bounds_filters_in_any_layout_of_memory():
     assert not filters.weight.is_contiguous()
 
 
+def test_max_norm_leaves_alone_what_is_no_units_weights():
+    class Placed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.place = nn.Parameter(torch.full((1, 2, 3, 3), 4.0))
+            self.filters = nn.Conv2d(1, 2, 2)
+
+        def forward(self, images):
+            return (self.filters(images) + self.place).flatten(1)
+
+    data = gaussian_images(class_count=3, per_class=8, shape=(1, 4, 4))
+    model = Classifier(placed := Placed(), nn.Linear(18, 3))
+    fit(model, EndToEnd(), data, steps=1, batch_size=24, optimizer=PLAIN, limits=Limits(max_norm=0.2))
+    assert float(placed.place.detach().norm()) > 10
+    assert float(placed.filters.weight.detach().flatten(1).norm(dim=1).max()) <= 0.2 * (1 + 1e-6)
+
+
 def test_max_norm_under_foca_leaves_heads_alone(data, make_model):
     model = make_model()
     fit(model, FOCA(per_class=2), data, epochs=1, batch_size=8, limits=Limits(max_norm=0.3))

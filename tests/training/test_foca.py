@@ -22,6 +22,7 @@ from clearance.heads import (
     GradientHeads,
     HeadStack,
     HeadTraining,
+    RidgeHeads,
     train_heads,
 )
 from clearance.heads.train import TrainedHeads
@@ -1088,12 +1089,32 @@ def test_weak_heads_may_be_trained_in_batches():
 
 def test_a_final_head_that_diverges_begins_again_at_half_the_learning_rate(data, make_model, sgd):
     model = make_model()
-    training = begin(FOCA(SquaredErrorLoss(), final_head=HeadTraining(steps=300, lr=0.2)), model, data, sgd)
+    way = FOCA(SquaredErrorLoss(), RidgeHeads(), final_head=HeadTraining(steps=300, lr=0.2))
+    training = begin(way, model, data, sgd)
     training.finish()
     assert all(bool(value.isfinite().all()) for value in model.head.parameters())
-    hopeless = begin(FOCA(SquaredErrorLoss(), final_head=HeadTraining(steps=300, lr=1e6)), model, data, sgd)
+    way = FOCA(SquaredErrorLoss(), RidgeHeads(), final_head=HeadTraining(steps=300, lr=1e6))
+    hopeless = begin(way, model, data, sgd)
     with pytest.warns(TrainingWarning, match=r"diverged at every learning rate from 1e\+06 down to 3906"):
         hopeless.finish()
+
+
+def test_heads_of_cross_entropy_are_refused_under_squared_error():
+    with pytest.raises(ValueError, match=r"trained on squared error .*RidgeHeads\(\)"):
+        FOCA(SquaredErrorLoss())
+    FOCA(SquaredErrorLoss(), GradientHeads(loss=SquaredErrorLoss.sample_loss))
+
+
+def test_a_final_head_with_dropout_is_trained_on_squared_error(data, sgd):
+    torch.manual_seed(0)
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(data.images[0].numel(), 6))
+    model = Classifier(extractor, nn.Sequential(nn.Dropout(0.2), nn.Linear(6, data.class_count)))
+    heads = GradientHeads(HeadTraining(steps=5, lr=0.01), loss=SquaredErrorLoss.sample_loss)
+    way = FOCA(SquaredErrorLoss(), heads, per_class=2, final_head=HeadTraining(steps=20, lr=0.01))
+    training = begin(way, model, data, sgd)
+    training.step(data.images, data.labels)
+    training.finish()
+    assert all(bool(value.isfinite().all()) for value in model.head.parameters())
 
 
 def test_a_final_head_that_tells_no_classes_apart_is_said():

@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clearance import load_dataset
+from clearance import LossTerms, load_dataset
 from clearance.attacks import PGD
 from clearance.heads import MLP
+from clearance.losses import Loss
 from clearance.models import Classifier
 from clearance.research import generator
 from clearance.training import TRADES, EndToEnd, fit
@@ -23,6 +24,19 @@ def slow_divergence(clean, attacked):
     first, second = ([math.exp(z) for z in row.tolist()] for row in (clean, attacked))
     p, q = ([value / sum(row) for value in row] for row in (first, second))
     return sum(one * math.log(one / other) for one, other in zip(p, q, strict=True))
+
+
+def test_another_term_of_its_name_is_refused():
+    class Named(Loss):
+        def forward(self, outputs, labels):
+            return LossTerms({"divergence": F.cross_entropy(outputs.logits, labels)})
+
+    way = EndToEnd(Named(), adversarial=TRADES(0.1), adversarial_share=1.0)
+    data = load_dataset("digits").subset(torch.arange(20))
+    model = Classifier(nn.Flatten(), nn.Linear(64, 10))
+    training = way.start(model, data, torch.optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises(ValueError, match="must have no term `divergence`"):
+        training.step(data.images, data.labels)
 
 
 def test_the_term_is_beta_times_the_mean_divergence_of_the_predictions():

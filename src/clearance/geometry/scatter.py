@@ -29,7 +29,8 @@ class ClassStatistics:
     @property
     def centred_means(self) -> Tensor:
         """Class means minus their own mean, shape (C, D); classes count alike."""
-        return self.means - self.means.mean(dim=0)
+        around = self.means - self.means[:1]  # means that coincide are then exactly 0
+        return around - around.mean(dim=0)
 
 
 def class_scatter(features: Tensor, labels: Tensor, classes: int) -> ClassStatistics:
@@ -54,10 +55,11 @@ def class_scatter(features: Tensor, labels: Tensor, classes: int) -> ClassStatis
         raise ValueError(
             f"every class needs a sample; got none of {(counts == 0).nonzero().flatten().tolist()}."
         )
-    means = kept.new_zeros(classes, kept.shape[1]).index_add_(0, labels, kept) / counts[:, None]
-    squared = (kept - means[labels]).square().sum(dim=1)
+    around = kept - kept[:1]  # features that coincide are then exactly 0
+    means = kept.new_zeros(classes, kept.shape[1]).index_add_(0, labels, around) / counts[:, None]
+    squared = (around - means[labels]).square().sum(dim=1)
     variances = kept.new_zeros(classes).index_add_(0, labels, squared) / counts
-    return ClassStatistics(means, variances, counts)
+    return ClassStatistics(means + kept[:1], variances, counts)
 
 
 def within_between_ratio(cloud: ClassStatistics) -> float:
@@ -102,12 +104,14 @@ def nc1(features: Tensor, labels: Tensor, classes: int) -> float:
         classes: C.
 
     Returns:
-        At least 0; infinite where all means are one point.
+        At least 0; infinite where all means are one point, and where features are not finite.
 
     >>> nc1(torch.tensor([[0.0], [2.0], [10.0], [12.0]]), torch.tensor([0, 0, 1, 1]), 2)    # (1 / 25) / 2
     0.02
     """
     cloud = class_scatter(features, labels, classes)
+    if not bool(cloud.means.isfinite().all()):
+        return float("inf")
     _, sizes, directions = torch.linalg.svd(cloud.centred_means, full_matrices=False)
     # Centring leaves rounding errors of the size of the means, which may lie far from the origin.
     kept = sizes > cloud.means.norm() * max(cloud.means.shape) * torch.finfo(torch.float64).eps
@@ -119,6 +123,4 @@ def nc1(features: Tensor, labels: Tensor, classes: int) -> float:
 
 
 def _ratio(numerator: float, denominator: float) -> float:
-    if denominator > 0:
-        return numerator / denominator
-    return 0.0 if numerator == denominator == 0 else float("inf")
+    return numerator / denominator if denominator > 0 else float("inf")

@@ -139,7 +139,7 @@ class GaussianMixture(nn.Module):
         return distance, volume.expand(len(labels))
 
     @torch.no_grad()
-    def distance_of_means(self, labels: Tensor) -> Tensor:
+    def half_distance_to_other_means(self, labels: Tensor) -> Tensor:
         r"""The mean over the other classes of d_y(mu_k): half a squared distance in units of Sigma_y, (B,).
 
         1/(K - 1) sum_k d_y(mu_k) = K/(K - 1) (d_y(m) + 1/K sum_k 1/2 ||mu_k - m||^2),  m the mean of the means,
@@ -635,9 +635,9 @@ def warn_at_floor(share: float, floor: float) -> None:
     if share > 0:
         warnings.warn(
             f"{math.ceil(100 * share)} % of the mixture's variances lie on their floor of {floor:g}, so densities "
-            "there depend on the floor, not on the features. Features may have collapsed: raise `variance_prior` or "
-            "lower `likelihood_weight` in the loss, share variances between classes, or fix them "
-            "(covariance='identity').",
+            "there depend on the floor, not on the features. A feature is constant within a class, or features have "
+            "collapsed: share variances between classes or fix them (covariance='identity'); in training, raise "
+            "`variance_prior` or lower `likelihood_weight` of the loss.",
             UserWarning,
             stacklevel=3,
         )

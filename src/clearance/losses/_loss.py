@@ -108,10 +108,10 @@ class Loss(nn.Module):
         return terms
 
     def train(self, mode: bool = True) -> Self:
-        """As for any module, but a frozen network that a loss holds, as a teacher, keeps its mode."""
+        """As for any module, but a frozen network that a loss holds, as a teacher, is not put into training mode."""
         self.training = mode
         for part in self.children():
-            if not _is_frozen(part):
+            if not mode or not _is_frozen(part):
                 part.train(mode)
         return self
 
@@ -253,9 +253,10 @@ def check_labels(logits: Tensor, labels: Tensor) -> None:
         ...
     ValueError: a batch must hold at least 1 sample, because its loss is a mean; got none.
     """
-    if logits.ndim < 2:
+    if not 2 <= logits.ndim <= 3:
         raise ValueError(
-            f"logits must have shape (B, C); got {tuple(logits.shape)}. The order is (logits, labels)."
+            f"logits must have shape (B, C), or (K, B, C) of several heads; got {tuple(logits.shape)}. The order is "
+            "(logits, labels)."
         )
     samples, classes = logits.shape[-2:]
     check_class_numbers(labels, samples, classes)
@@ -390,15 +391,18 @@ class TrainingWatch:
         moved = (mean - known).norm() / known.norm()
         apart = spread / mean.square().mean().sqrt()
         (least, most), off = torch.aminmax(heads), (heads.sum(dim=-1) - 1).abs().amax()
+        undecided = ((heads > _ROUNDING) & (heads < 1 - _ROUNDING)).any()  # one-hot rows may be logits
         # of images NaN if any is; without images two numbers that are not read
         darkest, brightest = (spread, spread) if images is None else torch.aminmax(images.detach())
         moves = logits.new_zeros(()) if subtracted is None else subtracted.abs().amax()
         ends = darkest, brightest, moves
-        *judged, least, most, off, darkest, brightest, moves = torch.stack([
+        *judged, least, most, off, undecided, darkest, brightest, moves = torch.stack([
             one.float().to(logits.device)
-            for one in (total, entropy, right, chosen, own, spread, moved, apart, least, most, off, *ends)
+            for one in (total, entropy, right, chosen, own, spread, moved, apart, least, most, off, undecided, *ends)
         ]).tolist()  # fmt: skip
-        probabilities = least >= 0 and off < _ROUNDING and most < 1 and not self._takes_probabilities
+        probabilities = (
+            least >= 0 and most <= 1 and off < _ROUNDING and undecided > 0 and not self._takes_probabilities
+        )
         if self._takes(
             None if images is None else (darkest, brightest), twice=moves > 0, probabilities=probabilities
         ):

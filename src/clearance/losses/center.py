@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from clearance._checks import check_choice, check_count, check_fraction, check_non_negative
+from clearance._precision import at_least_float32
 from clearance._processes import process_count
 from clearance.heads.gaussian_mixture import own_half_distance
 from clearance.losses._loss import Loss, check_labels
@@ -115,8 +116,7 @@ class CenterLoss(Loss):
                 f"features must be (B, {self.in_features}); got {tuple(features.shape)}. Give the loss the network's "
                 f"number of features."
             )
-        dtype = torch.promote_types(torch.promote_types(features.dtype, self.centres.dtype), torch.float32)
-        distance = own_half_distance(features.to(dtype), self.centres.to(dtype), labels)
+        distance = own_half_distance(at_least_float32(features), at_least_float32(self.centres), labels)
         terms = {"center": self.weight * distance.mean()}
         return with_cross_entropy(terms, self.cross_entropy_weight, outputs, labels)
 

@@ -179,7 +179,7 @@ def bounded_pull(outputs: Outputs, labels: Tensor, head: GaussianMixture) -> Ten
     features = outputs.features
     with torch.no_grad():
         distance, _ = head.own_terms(features, labels)
-        radius = head.distance_of_means(labels).to(distance) / 4  # both are half squares
+        radius = head.half_distance_to_other_means(labels).to(distance) / 4  # R^2 / 2
         share = torch.where(distance > radius, (radius / distance.clamp(min=_TINY)).sqrt(), 1.0)
         share *= outputs.logits.softmax(dim=1).gather(1, labels[:, None])[:, 0]
     kept = features.detach()

@@ -188,6 +188,7 @@ class LargeMarginLoss(Loss):
         "every",
         "distance",
     }
+    _checked: ClassVar = {"top_k", "aggregate", "lower_clip", "cross_entropy_weight", "max_slope"}
     steps: Tensor
 
     def __init__(
@@ -230,13 +231,20 @@ class LargeMarginLoss(Loss):
         self._made = True
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; refuse settings from which other parts were made."""
+        """Set an attribute; refuse settings from which other parts were made, and values that a new loss refuses."""
         if name in self._fixed and "_made" in self.__dict__:
             raise AttributeError(
                 f"`{name}` of {type(self).__name__} cannot be changed, because other parts depend on it; construct a "
                 "new loss."
             )
+        before: Any = getattr(self, name, None)
         super().__setattr__(name, value)
+        if name in self._checked and "_made" in self.__dict__:
+            try:
+                self._check_settings()
+            except (TypeError, ValueError):
+                super().__setattr__(name, before)
+                raise
 
     @classmethod
     def paper(

@@ -1,6 +1,6 @@
 """Squared error against one-hot targets."""
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor
 
 from clearance._precision import at_least_float32
@@ -14,7 +14,10 @@ def squared_error(logits: Tensor, labels: Tensor) -> Tensor:
     Logits are (..., B, C), labels (B,), the same for every leading index of `logits`; the result is (..., B), at least
     float32.
     """
-    return (at_least_float32(logits) - F.one_hot(labels, logits.shape[-1])).square().sum(dim=-1)
+    given = at_least_float32(logits)
+    own = labels.expand(given.shape[:-1]).unsqueeze(-1)
+    # one_hot reads the labels, which vmap forbids
+    return (given - torch.zeros_like(given).scatter(-1, own, 1.0)).square().sum(dim=-1)
 
 
 class SquaredErrorLoss(Loss):
@@ -28,7 +31,6 @@ class SquaredErrorLoss(Loss):
     Shapes:
         outputs.logits (B, C) or (K, B, C); labels (B,).
 
-    >>> import torch
     >>> outputs = Outputs(torch.zeros(4, 2), torch.zeros(4, 10), torch.nn.Identity())
     >>> float(SquaredErrorLoss()(outputs, torch.arange(4)).total)
     1.0

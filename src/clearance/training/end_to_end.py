@@ -146,6 +146,7 @@ class _EndToEndTraining(Training):
         self._moved = list(way.trainable(model))
         check_moved(self._moved)
         check_optimizer(optimizer, self._moved)
+        way.loss._watch_anew()
         copy_from_first(model, way.loss)
         if model.unfinished is not None:  # FOCA was left before its end
             model.unfinished = None
@@ -161,6 +162,11 @@ class _EndToEndTraining(Training):
             check_logits(outputs.logits, self.data.class_count)
             terms: LossTerms = loss(outputs, labels)
             if isinstance(self.way.adversarial, TRADES):
+                if "divergence" in terms.terms:
+                    raise ValueError(
+                        "a loss under TRADES must have no term `divergence`, because that of TRADES is called so; got "
+                        f"{list(terms.terms)}. Rename yours."
+                    )
                 term = self.way.adversarial.term(outputs.logits[: len(attacked)], self.model(attacked))
                 terms = LossTerms({**terms.terms, "divergence": term})
             terms.total.backward()

@@ -22,6 +22,7 @@ from clearance.heads.weak import GradientHeads, WeakHeads
 from clearance.heads.weak.gradient import train_on_unit_scale
 from clearance.losses._loss import Loss, TrainingWarning
 from clearance.losses.cross_entropy import CrossEntropyLoss
+from clearance.losses.squared_error import SquaredErrorLoss
 from clearance.models._running import device_of, evaluating
 from clearance.models.classifier import Classifier, check_classifier, check_logits, check_separate
 from clearance.models.features import extract_features
@@ -64,8 +65,9 @@ class FOCA(WayOfTraining):
 
     Args:
         loss: The loss that moves the extractor.
-        weak_heads: How heads are drawn; they have the architecture of the model's head. With a loss other than
-            cross-entropy, also give them its `sample_loss`: the same loss is used for both (Eq. 2 and 4).
+        weak_heads: How heads are drawn; they have the architecture of the model's head. The paper uses one loss for
+            heads and extractor (Eq. 2 and 4); `GradientHeads` train on cross-entropy unless they get another `loss`.
+            Squared error needs its own heads, such as `RidgeHeads`.
         per_class: k, images of every class that a weak head is trained on, at least 1; 10 in the paper. Drawn
             with replacement, so a class may have fewer images than k.
         heads: K, heads drawn at once, at least 1; 1 in the paper.
@@ -89,7 +91,8 @@ class FOCA(WayOfTraining):
 
     Raises:
         TypeError: If `loss` is not a Loss, or `weak_heads` draws no heads.
-        ValueError: If a setting is out of range or unknown.
+        ValueError: If a setting is out of range or unknown, or heads of cross-entropy are to move features by squared
+            error: these shrink to one point.
 
     A weak head that diverges is left out of its steps and counted. Weak heads read features in a unit that is at
     least that of the first features drawn (see GradientHeads); a run that starts from a trained network uses that
@@ -124,6 +127,16 @@ class FOCA(WayOfTraining):
             raise TypeError(
                 "`weak_heads` must be a way to draw heads, such as clearance.heads.GradientHeads(); got "
                 f"{self.weak_heads!r}."
+            )
+        heads = self.weak_heads
+        if (
+            isinstance(self.loss, SquaredErrorLoss)
+            and isinstance(heads, GradientHeads)
+            and heads.loss is None
+        ):
+            raise ValueError(
+                "`weak_heads` must be trained on squared error where the extractor is; got GradientHeads of "
+                "cross-entropy. Write weak_heads=clearance.heads.RidgeHeads()."
             )
         check_count("per_class", self.per_class)
         check_count("heads", self.heads)
@@ -225,6 +238,7 @@ class FOCATraining(Training):
         check_moved(self._moved)
         if optimizer is not None:
             check_optimizer(optimizer, self._moved)
+        way.loss._watch_anew()
         copy_from_first(model, way.loss)
 
     def step(self, images: Tensor, labels: Tensor) -> LossTerms:

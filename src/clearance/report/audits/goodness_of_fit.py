@@ -2,17 +2,21 @@
 
 from collections.abc import Sequence
 
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from clearance.report.audit_page import AuditPage, Row, Section, Term, section
+from clearance.report.audit_page import AuditPage, Finding, Row, Section, Term, section
 from clearance.report.audits.calibration import SIZE
 from clearance.report.drawing import Columns, page_figure
 from clearance.report.findings import Findings
+from clearance.report.names import method_name
+from clearance.report.numbers import data
 from clearance.report.pictures import drawn_firsts, firsts
 from clearance.report.svg import GRID, INK, MUTED, marker, series
 from clearance.report.tables import Compact, by_method, means
+from clearance.vocabulary import FAR_MEANS
 
-AUDIT = "goodness_of_fit"
+AUDIT, TITLE = "goodness_of_fit", "Learned means"
 ALL = "all"
 WHAT = (
     "Some methods want the features of each class to be one Gaussian cloud. If they are, squared distances to the "
@@ -35,6 +39,24 @@ STATISTICS = {
 }
 
 
+def offset_findings(findings: Findings) -> list[Finding]:
+    """Whether the means that a mixture has learned are those of its classes."""
+    row = findings.row("mean", AUDIT, "mean_offset")
+    if row is None:
+        return []
+    if row.value > FAR_MEANS:
+        said = Markup(
+            "The means that the last layer has learned are away from those of the classes: that is {} of the squared "
+            "distance of training features to them. Its densities say little about an image."
+        ).format(data(row.value, row.unit))
+        todo = "Raise the means' learning rate, train longer, or call `fit_statistics` of the head."
+        return [Finding(TITLE, "warning", said, todo)]
+    said = Markup(
+        "The means that the last layer has learned are those of the classes: {} of the squared distance."
+    )
+    return [Finding(TITLE, "fine", said.format(data(row.value, row.unit)))]
+
+
 def fit_section(findings: Findings) -> Section | None:
     """A table for each kind of statistics, and a picture for each method."""
     parts: list[Row | Compact | None] = []
@@ -42,7 +64,18 @@ def fit_section(findings: Findings) -> Section | None:
         wanted = {"statistics": statistics, "class": ALL}
         columns = {title: means(findings, AUDIT, name, **wanted) for title, name in COLUMNS}
         parts.append(by_method(findings, words, columns))
-    return section("Are the classes Gaussian clouds?", [WHAT, NOT_MEANT], [*parts, *_pictures(findings)])
+    text = [WHAT, NOT_MEANT, *_far(findings)]
+    return section("Are the classes Gaussian clouds?", text, [*parts, *_pictures(findings)])
+
+
+def _far(findings: Findings) -> list[Markup]:
+    """A sentence on the methods whose learned means are away from their classes; none without one."""
+    rows = findings.rows("mean", AUDIT, "mean_offset")
+    far = [method_name(row.method) for row in rows if row.value > FAR_MEANS]
+    words = Markup(
+        "The learned means of {} are away from those of their classes: their densities say little."
+    )
+    return [words.format(Markup(", ").join(far))] if far else []
 
 
 def _pictures(findings: Findings) -> Sequence[Row]:
@@ -110,10 +143,11 @@ PAGE = AuditPage(
             "Of the squared distance of training images to the average that a mixture has learned for their class: the "
             "part that comes from that average being elsewhere than the class's own.",
             "Lower is better; 0 means that learned averages are those of the classes.",
-            "Above one quarter, the mixture's densities are poor at telling unusual images: its averages were not "
+            "Above one tenth, the mixture's densities are poor at telling unusual images: its averages were not "
             "trained long enough, or with too small a step.",
         ),
     },
     section=fit_section,
     drawn=("quantiles",),
+    findings=offset_findings,
 )
