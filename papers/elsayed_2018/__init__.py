@@ -10,6 +10,7 @@ ABOUT = Paper(
         "toy": Study(
             "papers.elsayed_2018.toy:run",
             "Fig. 1b: two classes in the plane, and exact distances to the boundary",
+            passages="papers.elsayed_2018.toy:passages_in",
         ),
         "search": Study(
             "papers.elsayed_2018.search_rates:run",

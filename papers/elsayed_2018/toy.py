@@ -39,7 +39,7 @@ from clearance.research import (
 )
 from clearance.training import EndToEnd
 from papers.engine.figures import INK, as_png, style_plane
-from papers.engine.ledger import TableRow, mean_and_spread, provenance, save
+from papers.engine.ledger import TableRow, mean_and_spread, provenance, report_in, save
 from papers.engine.study import StudyRequest
 
 # The boundary of two classes in the plane, and exact distances to it.
@@ -224,7 +224,6 @@ BASELINE, MARGIN = "cross-entropy", "margin-l2"
 
 def ledger(report: Report) -> str:
     """What both losses came to, and whether the margin's distances and test errors are better, seed by seed."""
-    judged = (ERRORS[1], *DISTANCES)
     rows = [["", *(one.label for one in (*ERRORS, *DISTANCES))]]
     rows += [[loss, *_cells(report, loss)] for loss in LOSSES]
     lines = [
@@ -234,12 +233,20 @@ def ledger(report: Report) -> str:
         "steps. Distances are exact (the boundary is found on a grid and by bisection), in the picture's unit, whose "
         "side is 1; below 0 a point is on the wrong side. Mean ± sd over seeds.",
         markdown_table(rows),
-        "Margin against cross-entropy, paired over seeds: "
-        + "; ".join(f"{one.label} {_verdict(report, one)}" for one in judged)
-        + ".",
+        _compared(report),
         f"![The boundaries of both losses under every seed, with the training points]({PICTURE})",
     ]
     return "\n\n".join(lines)
+
+
+def passages_in(tree: Mapping[str, Any], _folder: Path) -> list[str]:
+    """The verdicts of a committed ledger, from its values."""
+    return [_compared(report_in(tree, NAME))]
+
+
+def _compared(report: Report) -> str:
+    verdicts = "; ".join(f"{one.label} {_verdict(report, one)}" for one in (ERRORS[1], *DISTANCES))
+    return f"Margin against cross-entropy, paired over seeds: {verdicts}."
 
 
 def _cells(report: Report, loss: str) -> list[str]:
