@@ -34,6 +34,8 @@ class Study:
         datasets: The datasets that it takes; none if it has its own.
         judged: ``module:function`` that judges a committed ledger from its ``ledger.json`` and its folder, if the
             verdicts rest on something else than the values of seeds.
+        passages: ``module:function`` that writes passages of a committed ``ledger.md`` again, from the same two, where
+            they have medians or counts.
     """
 
     place: str
@@ -41,11 +43,16 @@ class Study:
     rooted: bool = False
     datasets: tuple[str, ...] = ()
     judged: str = ""
+    passages: str = ""
 
     def judge(self, tree: Mapping[str, Any], folder: Path) -> tuple[Judgement, ...]:
         """The claims of a committed ledger, judged by `judged`."""
         found: tuple[Judgement, ...] = _found(self.judged)(tree, folder)
         return found
+
+    def passages_again(self, tree: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+        """What `passages` writes; nothing without it."""
+        return tuple(_found(self.passages)(tree, folder)) if self.passages else ()
 
     def run(self, request: StudyRequest) -> Path:
         """Run the study; the path of its ledger."""

@@ -25,6 +25,7 @@ from clearance.research import (
     Record,
     Report,
     RunData,
+    RunNote,
     Scalar,
     SummaryRow,
     compare_seeds,
@@ -146,7 +147,18 @@ def by_quantity(records: Iterable[Record], dataset: str) -> Quantities:
             "better": found.better,
         }
         rows.setdefault(json.dumps(encode(row)), row | {"values": {}})["values"][record.seed] = found.value
-    return [row | {"mean": fmean(row["values"].values())} for row in rows.values()]
+    return with_means(rows.values())
+
+
+def with_means(rows: Iterable[Mapping[str, Any]]) -> Quantities:
+    """The rows with the means of their values; where one is infinite, of the finite ones, too."""
+    return [{**row, **_means(list(row["values"].values()))} for row in rows]
+
+
+def _means(values: Sequence[float]) -> dict[str, float]:
+    finite = [value for value in values if math.isfinite(value)]
+    more = {"mean of the finite": fmean(finite)} if 0 < len(finite) < len(values) else {}
+    return {"mean": fmean(values), **more}
 
 
 def records_in(rows: Quantities, dataset: str) -> list[Record]:
@@ -169,6 +181,13 @@ def records_in(rows: Quantities, dataset: str) -> list[Record]:
         for row in rows
         for seed, value in row["values"].items()
     ]
+
+
+def report_in(tree: Mapping[str, Any], dataset: str) -> Report:
+    """The report that a ``ledger.json`` was made from, as far as it is kept there: not the recipe's settings."""
+    records = records_in(tree["measurements"] if "measurements" in tree else tree["rows"], dataset)
+    runs = tuple(RunNote.from_json(row) for row in tree["runs"])
+    return Report({}, tree["versions"], tree["command"], tree["created"], tuple(records), runs=runs)
 
 
 def versions_in_words(report: Report) -> str:

@@ -10,16 +10,13 @@ import hashlib
 import json
 import math
 import re
-import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from clearance.research import (
-    Report,
-    RunNote,
     compare_seeds,
     decode,
     encode,
@@ -35,14 +32,14 @@ from papers.engine.ledger import (
     SCHEMA,
     JudgedStudy,
     Ledger,
-    Quantities,
     cost_rows,
     json_text,
-    mean_and_spread,
-    mean_cell,
     page_digest,
     records_in,
+    report_in,
+    with_means,
 )
+from papers.engine.printed import misprints
 from papers.engine.tasks import Tree
 
 ROOT = Path(__file__).parents[1]
@@ -98,25 +95,16 @@ def verified(path: Path) -> Verified:
 
 
 def _verified_rows(path: Path, tree: Tree) -> Verified:
-    problems, checked = [], 0
-    said = path.with_suffix(".md").read_text("utf-8")
-    for place, row in enumerate(tree.get("rows", ())):
-        checked += 1
+    problems, said = [], path.with_suffix(".md").read_text("utf-8")
+    for place, row in enumerate(tree["rows"]):
         problems += different(_recomputed(row, tree["rows"]), row, f"rows[{place}]")
-        if row["values"] and not any(form in said for form in _forms(row)):
-            problems.append(f"ledger.md has not the mean of rows[{place}]")
-    for name, values, kept in _other_values(tree):
-        checked += 1
-        problems += different(asdict(summarise(values)), kept, name)
-    for again, kept, name in _of_the_toy(tree):
-        checked += 1
-        problems += different(again, kept, name)
-    if "claim" in tree and isinstance(tree["claim"], Mapping):
+    if "claim" in tree:
         judgement = _judged_on_rows(path, tree)
         problems += different(encode(judgement.to_json()), encode(tree["claim"]), "claim")
         if judgement.sentence not in said:
             problems.append("ledger.md has another verdict")
-    return Verified(path, tuple(problems), checked)
+    problems += misprints(said, tree["rows"]) + _other_passages(path, tree, said)
+    return Verified(path, tuple(problems), len(tree["rows"]))
 
 
 def _verified_claims(path: Path, tree: Tree) -> Verified:
@@ -133,44 +121,37 @@ def _verified_claims(path: Path, tree: Tree) -> Verified:
             problems.append(f"ledger.md has another table: {heading[3:]}")
     cost = [row.to_json() for row in cost_rows(ledger.report)]
     problems += different(encode(cost), encode(tree["cost"]), "cost")
-    means = _with_means(tree["measurements"])
+    means = with_means(tree["measurements"])
     problems += different(means, tree["measurements"], "measurements")
-    cells = _cells_with_spread(said.replace(ledger.verdicts_in_markdown(), ""))
-    known = _printed_forms(tree["measurements"])
-    problems += [
-        f"ledger.md has {one!r}, mean and spread of no measurement" for one in cells if one not in known
-    ]
+    rest = said.replace(ledger.verdicts_in_markdown(), "")
+    problems += misprints(rest, tree["measurements"]) + _other_passages(path, tree, said)
     readings = [one for j in ledger.judgements for one in j.readings if one.compared]
-    return Verified(path, tuple(problems), len(readings) + len(cost) + len(means) + len(cells))
+    return Verified(path, tuple(problems), len(readings) + len(cost) + len(means))
 
 
-def _with_means(rows: Quantities) -> Quantities:
-    return [row | {"mean": statistics.fmean(row["values"].values())} for row in rows]
+def _other_passages(path: Path, tree: Tree, said: str) -> list[str]:
+    """What `ledger.md` has of medians and counts otherwise than the values give it."""
+    name, study = _study(path, tree)
+    found = paper(name).studies.get(study) if name else None
+    again = () if found is None else found.passages_again(tree, path.parent)
+    return [f"ledger.md has not “{passage[:60]}…”" for passage in again if passage not in said]
 
 
-def _cells_with_spread(said: str) -> list[str]:
-    """Mean ± spread in the cells of tables, without what follows in brackets."""
-    cells = [cell for line in said.splitlines() if line.startswith("|") for cell in line.split("|")]
-    return [re.sub(r" ?[\[(].*", "", cell).strip(" *") for cell in cells if "±" in cell]
-
-
-def _printed_forms(rows: Quantities) -> set[str]:
-    """Every mean ± spread of rows as tables may have it: of what is wrong or of what is right, with unit or without."""
-    found = [(row["unit"], summarise(_values(row))) for row in rows]
-    return {
-        mean_and_spread(mean, over.spread, form)
-        for unit, over in found
-        for mean in (over.mean, 1 - over.mean)
-        for form in (unit, "ratio")
-    }
+def _study(path: Path, tree: Tree) -> tuple[str, str]:
+    """Paper and study; of a ledger without claims by its place, ``PAPER/results/STUDY/.../``, if it is there."""
+    if "paper" in tree:
+        return tree["paper"], next(iter(tree["studies"]), "")
+    if "results" not in path.parts:
+        return "", ""
+    *_, name, _, study = path.parts[: path.parts.index("results") + 2]
+    return name, study
 
 
 def judged_again(tree: Tree, folder: Path) -> Ledger:
     """The ledger of a ``ledger.json``, judged by today's claims on the values that it and its folder keep."""
     name, dataset, studies = tree["paper"], tree["dataset"], tuple(tree["studies"])
-    records = records_in(tree["measurements"], dataset)
-    runs = tuple(RunNote.from_json(row) for row in tree["runs"])
-    report = Report({}, tree["versions"], tree["command"], tree["created"], tuple(records), runs=runs)
+    report = report_in(tree, dataset)
+    records = report.records
     first = paper(name).studies.get(studies[0]) if studies else None
     if first is not None and first.judged:
         judgements = first.judge(tree, folder)
@@ -192,7 +173,7 @@ def rewrite(root: Path = ROOT) -> list[Path]:
             ledger = judged_again(tree, path.parent)
             more = {
                 "schema": SCHEMA,
-                "measurements": _with_means(tree["measurements"]),
+                "measurements": with_means(tree["measurements"]),
                 "claims": ledger.claim_rows(),
                 "verdicts": ledger.counts(),
                 "scaled": ledger.scaled,
@@ -202,7 +183,7 @@ def rewrite(root: Path = ROOT) -> list[Path]:
                 said = _with_section(said, heading, table)
             line = f"- {SCALED}{ledger.scaled}\n" if ledger.scaled else ""
             said = re.sub(rf"^- {SCALED}.*\n", line, said, flags=re.MULTILINE)
-        elif isinstance(tree.get("claim"), Mapping):
+        elif "claim" in tree:
             judgement = _judged_on_rows(path, tree)
             more = {"claim": judgement.to_json()}
             said = re.sub(rf"^{judgement.claim.id}: .*$", judgement.sentence, said, flags=re.MULTILINE)
@@ -279,13 +260,6 @@ def _values(row: Mapping[str, Any]) -> dict[int, float]:
     return {int(seed): value for seed, value in row["values"].items()}
 
 
-def _forms(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """A mean as tables have it: with its interval, or with its spread, and then perhaps without its unit."""
-    over = summarise(_values(row))
-    spreads = (mean_and_spread(over.mean, over.spread, unit) for unit in (row["unit"], "ratio"))
-    return mean_cell(_values(row), row["unit"]), *spreads
-
-
 def _recomputed(row: Tree, rows: list[Tree]) -> Tree:
     """A row of a study's table, with what is derived from the seeds' values derived again."""
     own, log = _values(row), row["unit"] != "fraction"
@@ -299,39 +273,13 @@ def _recomputed(row: Tree, rows: list[Tree]) -> Tree:
     return {**row, "over_seeds": over, "against": against}
 
 
-def _other_values(tree: Tree) -> Iterator[tuple[str, dict[int, float], Any]]:
-    """Summaries over seeds in ledgers of a form of their own, with the seeds' values."""
-    for setting in tree.get("settings", ()):
-        for name in ("one_image_error", "own_error", "seconds"):
-            if setting[name] is not None:
-                values = {int(seed): value for seed, value in setting["values"][name].items()}
-                yield f"{setting['name']}.{name}", values, setting[name]
-
-
 def _judged_on_rows(path: Path, tree: Tree) -> Judgement:
     """The claim of a ledger that has one and a table of rows, judged again on the rows."""
-    name, dataset = path.parents[3].name, path.parent.name  # PAPER/results/STUDY/DATASET/ledger.json
+    name, dataset = _study(path, tree)[0], path.parent.name
     claims = paper_claims(name)
     mine = dataclasses.replace(claims, claims=tuple(c for c in claims.claims if c.id == tree["claim"]["id"]))
     (judgement,) = judge(mine, records_in(tree["rows"], dataset), dataset)
     return judgement
-
-
-def _of_the_toy(tree: Tree) -> Iterator[tuple[Any, Any, str]]:
-    """What Fig. 1's ledger derives from its values: medians, and FOCA against joint training."""
-    panels = tree.get("panels", {})
-    for name, panel in panels.items():
-        for quantity, kept in panel.items():
-            yield statistics.median(kept["by_seed"].values()), kept["median"], f"panels.{name}.{quantity}"
-    for name, kept in tree.get("foca_against_joint", {}).items():
-        foca, joint = (
-            panels[f"{way} {name} {head}"] for way, head in (("FOCA,", "heads"), ("joint,", "head"))
-        )
-        below, above = (one["within_between"]["by_seed"] for one in (foca, joint))
-        times = {seed: above[seed] / below[seed] for seed in below}
-        smaller = {int(seed): 1 / value for seed, value in times.items()}
-        again = compare_seeds(smaller, dict.fromkeys(smaller, 1.0), better="lower", log=True)
-        yield {"times_smaller": times, **asdict(again)}, kept, f"foca_against_joint.{name}"
 
 
 # Tables in a page, between two comments, generated from the ledgers.

@@ -8,6 +8,7 @@ ABOUT = Paper(
         "weakness": Study(
             "papers.sato_2019.weakness:run",
             "how weak FOCA's heads must be: images, steps, decay, max-norm and reuse, on digits",
+            passages="papers.sato_2019.weakness:passages_in",
         ),
         "new-classes": Study(
             "papers.sato_2019.new_classes:run",
@@ -21,6 +22,7 @@ ABOUT = Paper(
         "fig1": Study(
             "papers.sato_2019.fig1:run",
             "the toy of Fig. 1: features in the plane, joint training against FOCA, on two moons",
+            passages="papers.sato_2019.fig1:passages_in",
         ),
         "causes": Study(
             "papers.sato_2019.causes:run",

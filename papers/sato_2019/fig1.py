@@ -58,7 +58,7 @@ from clearance.research import (
 )
 from clearance.training import FOCA, EndToEnd, FitResult, WayOfTraining
 from papers.engine.figures import FRAME, INK, as_png, style_plane
-from papers.engine.ledger import by_seed, in_unit, made_from, versions_in_words, write_ledger_files
+from papers.engine.ledger import COST, TableRow, by_seed, in_unit, provenance, report_in, save
 from papers.engine.study import StudyRequest
 
 # The toy of Fig. 1: two moons, features in the plane, and four ways to train the same first weights.
@@ -738,56 +738,47 @@ ABOUT = (
 )
 
 
-def _values(report: Report) -> dict[str, Any]:
-    panels = {}
-    for method in report.methods:
-        values = {name: values_of(report.records, method, name) for name in COLUMNS}
-        panels[method] = {
-            name: {"by_seed": one, "median": statistics.median(one.values())} for name, one in values.items()
-        }
-    compared = {
-        head: {
-            "times_smaller": times_smaller(report.records, head),
-            **dataclasses.asdict(verdict(report.records, head)),
-        }
-        for head in PAIRS
-    }
-    return {
-        "claim": "F1",
-        "command": report.command,
-        "created": report.created,
-        "versions": report.versions,
-        "commit": made_from(report)["commit"],
-        "recipe": report.recipe,
-        "runs": [note.to_json() for note in report.runs],
-        "panels": panels,
-        "foca_against_joint": compared,
-        "guesses": [dataclasses.asdict(guess) for guess in guesses(report.records)],
-    }
+ROWS = [TableRow(title, AUDIT, name, unit) for name, (title, unit) in COLUMNS.items()] + [COST[0]]
 
 
 def _markdown(report: Report) -> str:
-    seeds = sorted({record.seed for record in report.records})
     bad = [f"{note.method}, seed {note.seed}: {note.status}" for note in report.runs if not note.good]
-    between = [["", "median", *(f"seed {seed}" for seed in seeds)]]
-    between += [_by_seed(report.records, method, seeds) for method in report.methods]
+    medians, between, compared, guessed = passages(report)
     lines = [
         "# sato_2019: Fig. 1, a toy (claim F1)",
-        f"Made by `{report.command}`, {report.created}. Versions: {versions_in_words(report)}.",
+        provenance(report),
         *ABOUT,
         f"Not finished, and counted as they ended: {'; '.join(bad)}." if bad else "",
         f"![Features in the plane]({PICTURE})",
         "Each panel of the picture is the finished run whose within/between is nearest the median over seeds.",
         "## Medians over seeds",
-        markdown_table(_medians(report)),
+        medians,
         "## within/between by seed",
-        markdown_table(between),
-        "\n".join(f"- {_sentence(report.records, head)}" for head in PAIRS),
+        between,
+        compared,
         "## What had been guessed",
         "By the median over seeds; beside it, in how many seeds it holds alone.",
-        "\n".join(f"- {guess.words}: {guess.verdict}." for guess in guesses(report.records)),
+        guessed,
     ]
-    return "\n\n".join(line for line in lines if line) + "\n"
+    return "\n\n".join(line for line in lines if line)
+
+
+def passages_in(tree: Mapping[str, Any], _folder: Path) -> tuple[str, ...]:
+    """What a committed ledger says of its values: medians, FOCA against joint training, and guesses."""
+    return passages(report_in(tree, DATASET))
+
+
+def passages(report: Report) -> tuple[str, str, str, str]:
+    """The tables of medians and of seeds, FOCA against joint training, and what became of every guess."""
+    seeds = sorted({record.seed for record in report.records})
+    between = [["", "median", *(f"seed {seed}" for seed in seeds)]]
+    between += [_by_seed(report.records, method, seeds) for method in report.methods]
+    return (
+        markdown_table(_medians(report)),
+        markdown_table(between),
+        "\n".join(f"- {_sentence(report.records, head)}" for head in PAIRS),
+        "\n".join(f"- {guess.words}: {guess.verdict}." for guess in guesses(report.records)),
+    )
 
 
 def _medians(report: Report) -> list[list[str]]:
@@ -861,7 +852,7 @@ def study(settings: ToySettings, seeds: int, out: Path, listener: Listener) -> P
     report = report_with(facts, found, COMMAND if seeds == SEEDS else f"{COMMAND} --seeds {seeds}")
     report.save(out)
     write_bytes(out / PICTURE, as_png(picture_of(report)))
-    return write_ledger_files(out, _markdown(report), _values(report))
+    return save(report, _markdown(report), ROWS, (), out)
 
 
 def shown_runs(runs: Sequence[ToyRun], records: Sequence[Record]) -> list[ToyRun]:

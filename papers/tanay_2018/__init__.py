@@ -13,6 +13,7 @@ ABOUT = Paper(
             "all pairs of classes at 81 lambdas: exact machines, angle, distances, errors",
             datasets=_DATASETS,
             judged="papers.tanay_2018.svm:judgements_in",
+            passages="papers.tanay_2018.svm:passages_in",
         ),
         "lenet": Study(
             "papers.tanay_2018.lenet:run",

@@ -309,17 +309,19 @@ def landmarks(pairs: Found, titles: Mapping[str, str]) -> str:
         "pair", "theta at 10⁻⁶", "d_adv at 10² / 10⁻² / 10⁻⁶", "d_err at 10² / 10⁻⁶ (×10³)", "train error %",
         "test error %", "best test error % (lambda)", "energy in low variance %", "worst gap", "CPU s",
     )  # fmt: skip
-    return markdown_table([head, *(_landmark_row(titles[name], pair) for name, pair in pairs.items())])
+    rows = (
+        (titles[name], *_landmark_cells(pair), f"{pair['cpu_seconds']:.1f}") for name, pair in pairs.items()
+    )
+    return markdown_table([head, *rows])
 
 
-def _landmark_row(title: str, pair: Mapping[str, Any]) -> Sequence[str]:
+def _landmark_cells(pair: Mapping[str, Any]) -> Sequence[str]:
     models = pair["models"]
     train, test = (
         100 * np.array(models[f"n_err_{split}"]) / pair[f"n_{split}"] for split in ("train", "test")
     )
     distance, wrong = models["d_adv"], models["d_err"]
     return (
-        title,
         f"{models['theta_rad'][-1]:.3f}",
         " / ".join(f"{distance[c]:.3f}" for c in (0, STRONG, -1)),
         " / ".join(f"{1e3 * wrong[c]:.2f}" for c in (0, -1)),
@@ -328,7 +330,6 @@ def _landmark_row(title: str, pair: Mapping[str, Any]) -> Sequence[str]:
         f"{test.min():.3f} ({best_lambdas(models)})",
         " / ".join(f"{100 * models['low_variance_share'][c]:.0f}" for c in (0, STRONG, -1)),
         f"{max(models['relative_gap']):.0e}",
-        f"{pair['cpu_seconds']:.1f}",
     )
 
 
@@ -385,6 +386,7 @@ def as_csv(pairs: Found) -> bytes:
 STUDY = "svm"
 ROUNDING = {"err_train_pct": 5e-3, "err_test_pct": 5e-3, "best_test_pct": 5e-4}  # of percentages as printed
 NOT_SEPARABLE = ("3-5", "3-8", "4-9", "5-8", "7-9")
+ORDERINGS = ("S1", "S3", "S5")  # along lambda, without a number
 FLAT_END = "0-1"  # the article's own numbers are least at the weak end there
 FLAT = 1e-6  # radians, and units of distance, that a step may go the other way in any case
 
@@ -405,15 +407,27 @@ def svm_judgements(pairs: Found, dataset: str) -> tuple[Judgement, ...]:
 
 
 def _comparable(judgement: Judgement, dataset: str) -> Judgement:
-    """On another dataset than the article's only the ordering is looked at."""
-    if dataset in judgement.claim.datasets or judgement.verdict == "not run":
+    """On another dataset than the article's only the ordering is looked at, and of some claims on any."""
+    if judgement.verdict == "not run":
         return judgement
+    if dataset in judgement.claim.datasets:
+        only_ordering = judgement.verdict == "holds" and judgement.claim.id in ORDERINGS
+        return dataclasses.replace(judgement, verdict="ordering holds") if only_ordering else judgement
     ordering = ordering_in_words(judgement.verdict)
     return dataclasses.replace(judgement, verdict="not comparable", ordering=ordering)
 
 
 def judgements_in(tree: Mapping[str, Any], folder: Path) -> tuple[Judgement, ...]:
     """The claims of a committed ledger, judged again from the models in its folder."""
+    return svm_judgements(_pairs_in(tree, folder), tree["dataset"])
+
+
+def passages_in(tree: Mapping[str, Any], folder: Path) -> list[str]:
+    """The landmarks of every pair as a committed ledger has them, without the pair's name and the time it took."""
+    return [" | ".join(_landmark_cells(pair)) for pair in _pairs_in(tree, folder).values()]
+
+
+def _pairs_in(tree: Mapping[str, Any], folder: Path) -> dict[str, dict[str, Any]]:
     pairs: dict[str, dict[str, Any]] = {}
     with (folder / MODELS).open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -422,7 +436,7 @@ def judgements_in(tree: Mapping[str, Any], folder: Path) -> tuple[Judgement, ...
             models = pairs.setdefault(row["pair"], empty)["models"]
             for key in FIELDS:
                 models[key].append(float(row[key]))
-    return svm_judgements(pairs, tree["dataset"])
+    return pairs
 
 
 def _about(claim: Claim, dataset: str) -> bool:

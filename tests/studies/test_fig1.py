@@ -181,10 +181,12 @@ class TestStudy:
         measured = {
             row["method"]: row["value"] for row in report["measurements"] if row["name"] == "within_between"
         }
-        assert {name: one["within_between"]["median"] for name, one in stored["panels"].items()} == measured
+        kept = {
+            row["method"]: row["values"]["0"] for row in stored["rows"] if row["name"] == "within_between"
+        }
+        assert kept == measured
         assert stored["command"] == "python -m papers sato_2019 --only fig1 --seeds 1"
         assert "torch" in stored["versions"]
-        assert len(stored["guesses"]) == 8
         text = ledger.read_text("utf-8")
         assert text.count("**met**") + text.count("**not met**") == 8
         assert str(tmp_path) not in text
@@ -193,7 +195,7 @@ class TestStudy:
         fig1.study(TINY, 1, tmp_path, listener)
         assert [e[2] for e in events] == ["start", "kept"] * 4
         again = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
-        assert again["panels"] == stored["panels"]
+        assert again["rows"] == stored["rows"]
 
     @pytest.mark.usefixtures("short_last_head")
     def test_interrupted_it_goes_on(self, heard, monkeypatch, tmp_path):

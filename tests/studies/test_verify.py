@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import re
 import shutil
 from typing import Any
@@ -12,7 +13,7 @@ from clearance.records import Record, Report, RunNote
 from clearance.research import Outcome, summarise
 from clearance.vocabulary import Measurement
 from papers.__main__ import main
-from papers.engine.ledger import JudgedStudy, mean_and_spread, page_digest
+from papers.engine.ledger import JudgedStudy, json_text, mean_and_spread, page_digest
 from papers.engine.verify import (
     ROOT,
     different,
@@ -38,12 +39,12 @@ def test_every_committed_ledger_follows_from_the_values_of_its_seeds(capsys):
 def copied(place, folder):
     """A committed ledger in a folder of its own, as a tree; its path."""
     shutil.copytree((ROOT / place).parent, (folder / place).parent)
-    return folder / place, json.loads((folder / place).read_text("utf-8"))
+    return folder / place, read(folder / place)
 
 
 def saved(path, tree):
     """With the digests that would say that all is well."""
-    path.write_text(json.dumps({**tree, "commit": "0" * 40, "recipe": "0" * 16}), "utf-8")
+    path.write_text(json_text({**tree, "commit": "0" * 40, "recipe": "0" * 16}), "utf-8")
 
 
 def test_one_changed_value_of_one_seed_fails_in_a_ledger_of_claims(tmp_path):
@@ -103,7 +104,7 @@ def test_one_changed_value_fails_where_only_a_table_of_the_study_has_it(tmp_path
     saved(path, tree)
     mean, cell = verified(path).problems
     assert re.match(r"measurements\[\d+\]\.mean is .* and its values give", mean)
-    assert re.match(r"ledger.md has '94.6 % ± .*', mean and spread of no measurement", cell)
+    assert re.match(r"'94.6 % ± .*' is no mean and spread of margin-l2", cell)
     rewrite(tmp_path)  # the mean is written anew, the study's table is not
     assert verified(path).problems == (cell,)
 
@@ -119,16 +120,56 @@ def test_one_changed_cell_of_a_table_of_the_study_fails(tmp_path):
     markdown.write_text(text, "utf-8")
     saved(path, {**tree, "page": page_digest(text)})
     (problem,) = verified(path).problems
-    assert problem.endswith("mean and spread of no measurement")
+    assert problem.endswith("is no mean and spread of margin-l2")
 
 
-def test_one_changed_value_fails_in_a_ledger_of_rows_and_in_one_with_both(tmp_path):
-    for place in ("sato_2019/results/causes/ledger.json", "wan_2018/results/fig1/mnist/ledger.json"):
-        path, tree = copied(place, tmp_path)
-        row = tree["rows"][5]
-        row["values"]["2"] *= 1.01
-        saved(path, tree)
-        assert any("over_seeds.mean" in one for one in verified(path).problems), place
+@pytest.mark.parametrize("study", ["causes", "fig1", "weakness", "rivals"])
+def test_one_changed_value_fails_in_a_ledger_of_rows(study, tmp_path):
+    path, tree = copied(f"sato_2019/results/{study}/ledger.json", tmp_path)
+    saved(path, tree)
+    assert verified(path).problems == ()
+    tree["rows"][5]["values"]["2"] *= 1.01
+    saved(path, tree)
+    assert any("over_seeds.mean" in one for one in verified(path).problems)
+
+
+def test_one_changed_value_fails_where_another_seeds_is_infinite(tmp_path):
+    path, tree = copied("sato_2019/results/digits/ledger.json", tmp_path)
+    row = next(row for row in tree["measurements"] if math.isinf(row["mean"]) and "mean of the finite" in row)
+    seed = next(seed for seed, value in row["values"].items() if math.isfinite(value))
+    row["values"][seed] *= 1.01
+    saved(path, tree)
+    assert any("mean of the finite is" in one for one in verified(path).problems)
+
+
+@pytest.mark.parametrize(
+    ("place", "printed", "other"),
+    [
+        ("sato_2019/results/later-cut/digits", r"p = \S+ after", "p = 0.0001 after"),
+        ("sato_2019/results/later-cut/digits", r"\[inconclusive\]", "[better]"),
+        ("sato_2019/results/fine-tuning", r"\*\*worse\*\* \(", "**better** ("),
+        ("sato_2019/results/fine-tuning", r"difference −8\.9 %", "difference −8.8 %"),
+        ("sato_2019/results/causes", r"errs \*\*more\*\*", "errs **less**"),
+        ("sato_2019/results/causes", r"3\.5× \(", "3.6× ("),
+        ("sato_2019/results/fig1", r"4 of 5 seeds", "3 of 5 seeds"),
+        ("sato_2019/results/weakness", r"\| 3 \| 0\.0 %", "| 3 | 33.3 %"),
+        ("wan_2018/results/fgsm/mnist", r"\[worse\]", "[better]"),
+        ("wan_2018/results/left-out-class/digits", r"98\.3 % ± 0\.7 %", "98.4 % ± 0.7 %"),
+        ("wan_2018/results/accuracy/mnist", r"\+0\.72 \(", "+0.62 ("),
+        ("tanay_2018/results/lenet/fashion-mnist", r"4\.1× \(", "3.1× ("),
+        ("tanay_2018/results/svm/mnist", r"9\.44 / 0\.98", "9.44 / 0.88"),
+        ("elsayed_2018/results/toy", "test error better", "test error worse"),
+    ],
+)
+def test_a_changed_page_fails_with_its_digest_refreshed(place, printed, other, tmp_path):
+    path, tree = copied(f"{place}/ledger.json", tmp_path)
+    assert verified(path).problems == ()
+    markdown = path.with_suffix(".md")
+    text, count = re.subn(printed, other, markdown.read_text("utf-8"), count=1)
+    assert count == 1
+    markdown.write_text(text, "utf-8")
+    saved(path, {**tree, "page": page_digest(text)})
+    assert verified(path).problems != ()
 
 
 def test_a_changed_model_fails_where_verdicts_rest_on_models(tmp_path):

@@ -184,6 +184,26 @@ class TestPanels:
         assert 0.5 < found.value <= 1
 
 
+class TestLikelihoodNumber:
+    """Images at the means, which FGSM moves by epsilon in both features."""
+
+    @pytest.mark.parametrize(("shift", "area"), [(0.0, 1.0), (0.1, 0.0)])
+    def test_it_is_one_where_every_attacked_image_is_less_likely(self, shift, area):
+        model = plane_model()
+        means = torch.tensor([[0.2, 0.2], [0.8, 0.2], [0.5, 0.8]])
+        step = torch.tensor([[1.0, 1.0], [-1.0, 1.0], [0.0, -1.0]])  # towards the other means
+        images = torch.cat([means - shift * step, torch.zeros(3, 2)], dim=1).reshape(3, 1, 2, 2)
+        test = ImageSet(images, torch.arange(3), ("a", "b", "c"))
+        found = fig1.likelihood_number(model, test, 0.1)
+        assert (found.name, found.value, found.n) == ("auroc", area, 3)
+        assert found.context == {"attack": "FGSM", "box": "white", "epsilon": 0.1}
+
+    def test_another_head_is_refused(self):
+        model = Classifier(nn.Flatten(), nn.Linear(4, 2))
+        with pytest.raises(TypeError, match="must end in a GaussianMixture; got Linear"):
+            fig1.likelihood_number(model, triangle(), 0.1)
+
+
 @pytest.fixture
 def quick(monkeypatch):
     """Networks of two features trained for a few steps in this process."""
@@ -214,10 +234,10 @@ class TestStudy:
             assert "prefers-color-scheme: dark" in drawn
             assert not re.search(r"#a000[0-9a-f]{2}|#010203|#0a0b0c", drawn)  # placeholders of colours
         report = json.loads((tmp_path / "report.json").read_text("utf-8"))
-        exhibits = [row for row in report["measurements"] if row["audit"] == "plane"]
-        assert {(row["method"], row["context"]["split"]) for row in exhibits} == {
-            (plan.method, split) for plan in quick for split in ("train", "test")
-        }
+        measured = [row for row in report["measurements"] if row["audit"] == "plane"]
+        assert {(row["method"], row["context"].get("split")) for row in measured} == {
+            *((plan.method, split) for plan in quick for split in ("train", "test")), ("lgm", None)
+        }  # fmt: skip
         assert gap_table() in text
         claim = json.loads((tmp_path / "ledger.json").read_text("utf-8"))["claim"]
         assert (claim["id"], claim["verdict"], claim["ordering"], claim["reason"]) == (
