@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Polygon
+from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from clearance import Classifier, Exhibit, ImageSet, Measurement, load_model
@@ -100,6 +101,34 @@ def plane_numbers(model: Classifier, images: ImageSet, split: str) -> list[Measu
     ]  # fmt: skip
 
 
+def likelihood_number(model: Classifier, test: ImageSet, epsilon: float) -> Measurement:
+    """How well the likelihood of the nearest class separates test images from what FGSM makes of them (Fig. 1f).
+
+    Args:
+        model: Of two features, ending in a Gaussian mixture.
+        test: The images; all of them are attacked, and all that FGSM makes are counted.
+        epsilon: Largest change of a pixel, of [0, 1].
+    """
+    head = _mixture(model)
+    with torch.enable_grad():
+        attacked = FGSM(epsilon)(model, test.images, test.labels).images
+    with torch.no_grad():
+        ordinary, changed = (
+            head.log_prob(model.features(images)).amax(dim=1) for images in (test.images, attacked)
+        )
+    area = roc_auc_score([1] * len(test) + [0] * len(test), torch.cat([ordinary, changed]).numpy())
+    context: dict[str, Scalar] = {"attack": "FGSM", "box": WHITE, "epsilon": epsilon}
+    return Measurement(AUDIT, "auroc", float(area), "fraction", len(test), better="higher", context=context)
+
+
+def _mixture(model: Classifier) -> GaussianMixture:
+    if not isinstance(model.head, GaussianMixture):
+        raise TypeError(
+            f"`model` must end in a GaussianMixture; got {type(model.head).__name__}. Take lgm or gm."
+        )
+    return model.head
+
+
 def _at_most(data: ImageSet, count: int) -> ImageSet:
     """Class-balanced images, always the same ones; all if there are not more."""
     return data if len(data) <= count else draw_samples(data, count, seed=0)
@@ -150,22 +179,19 @@ def likelihood_panel(model: Classifier, train: ImageSet, test: ImageSet, epsilon
     Raises:
         TypeError: If the head is not a mixture.
     """
-    if not isinstance(model.head, GaussianMixture):
-        raise TypeError(
-            f"`model` must end in a GaussianMixture; got {type(model.head).__name__}. Take lgm or gm."
-        )
+    head = _mixture(model)
     with torch.enable_grad():
         hit = FGSM(epsilon)(model, test.images, test.labels)
     fooled = (hit.success & (hit.distance > 0)).nonzero().flatten()[:SHOWN_ATTACKS]
     with torch.no_grad():
         at = model.features(hit.images[fooled])
-        taken = model.head(at).argmax(dim=1)
+        taken = head(at).argmax(dim=1)
     names = [test.classes[int(k)] for k in test.labels[fooled]]
     columns = {**_columns(at, names), "taken for": [test.classes[int(k)] for k in taken]}
     context: dict[str, Scalar] = {"attack": "FGSM", "box": WHITE, "epsilon": epsilon}
     attacked = Exhibit(AUDIT, "attacked", "scatter", columns, "Test images that FGSM made wrong.", context)
     around = torch.cat([extract_features(model, train), at])
-    return [_likelihood(model.head, around), attacked]
+    return [_likelihood(head, around), attacked]
 
 
 def _likelihood(head: GaussianMixture, around: Tensor) -> Exhibit:
@@ -486,6 +512,7 @@ ROWS = [
         "roundness of classes, training images", AUDIT, "roundness", "ratio", {"split": "train"}, "higher"
     ),
     TableRow("roundness of classes, test images", AUDIT, "roundness", "ratio", {"split": "test"}, "higher"),
+    TableRow("FGSM images told from test images by the likelihood (AUROC)", AUDIT, "auroc", better="higher"),
 ]
 
 
@@ -569,12 +596,15 @@ def _measured(plan: RunPlan, found: RunFindings, data: RunData, runs: Path) -> R
     model = load_model(runs / plan.folder)
     train = _at_most(data.train, ROUNDNESS_IMAGES)
     numbers = [*plane_numbers(model, train, "train"), *plane_numbers(model, data.test, "test")]
+    radii = PROTOCOLS[plan.recipe.dataset].epsilons
+    middle = radii[len(radii) // 2]
+    if plan.method == WITH_LIKELIHOOD:
+        numbers.append(likelihood_number(model, data.test, middle))
     records = tuple(Record(data.train.name, plan.method, plan.seed, number) for number in numbers)
     exhibits: list[Exhibit] = []
     if plan.seed == SHOWN_SEED:
         exhibits += panel(model, data.train)
         if plan.method == WITH_LIKELIHOOD:
-            radii = PROTOCOLS[plan.recipe.dataset].epsilons
-            exhibits += likelihood_panel(model, data.train, data.test, radii[len(radii) // 2])
+            exhibits += likelihood_panel(model, data.train, data.test, middle)
     shown = tuple(ExhibitRecord(data.train.name, plan.method, plan.seed, exhibit) for exhibit in exhibits)
     return dataclasses.replace(found, records=(*found.records, *records), exhibits=(*found.exhibits, *shown))

@@ -20,6 +20,7 @@ from papers.wan_2018.verification import (
     AUDIT,
     CLASS_MEAN,
     CURVE,
+    SCORES,
     AtLearned,
     every_score,
     with_learned_centres,
@@ -114,4 +115,8 @@ def run(request: StudyRequest) -> Path:
         every_score(report, UNSEEN, request.dataset),
         "Two scores see pixels and no network. None of this is a defence: nobody made these images to pass.",
     ]
-    return save(report, "\n\n".join(lines), ROWS, (BASELINE,), request.out, left_out=draws)
+    scores = [
+        TableRow(f"AUROC, {score}", AUDIT, CURVE, context={**UNSEEN, "score": score}, better="higher")
+        for score in SCORES
+    ]
+    return save(report, "\n\n".join(lines), [*ROWS, *scores], (BASELINE,), request.out, left_out=draws)
