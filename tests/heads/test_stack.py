@@ -139,6 +139,18 @@ def test_a_layer_whose_weight_is_computed_is_not_taken_for_a_linear_one(fresh, i
     torch.testing.assert_close(stack(inputs[0]), inputs[0] @ weight.mT + bias[:, None])
 
 
+@pytest.mark.parametrize("part", ["0", ""])
+def test_a_hook_on_a_head_or_on_a_layer_of_it_runs(part, fresh, inputs):
+    head = MLP((6, 5, 3))
+    stack = fresh(head)
+    before = stack(inputs[0])
+    handle = head.get_submodule(part).register_forward_hook(lambda _module, _args, out: 2 * out)
+    assert not torch.equal(stack(inputs[0]), before)
+    torch.testing.assert_close(stack(inputs[0]), one_by_one(stack, inputs[0]), rtol=1e-12, atol=1e-12)
+    handle.remove()
+    assert torch.equal(stack(inputs[0]), before)
+
+
 def test_a_tensor_that_two_layers_share_is_drawn_once():
     head = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
     head[2].weight = head[0].weight

@@ -188,9 +188,11 @@ def _refuse_repeated_layers(architecture: nn.Module) -> None:
 def linear_layers(architecture: nn.Module) -> list[tuple[str, str | None]] | None:
     """Names of (weight, bias) layer by layer, or None if this is not Linear (ReLU Linear)*.
 
-    Only exact types count, because a subclass may compute something else; nor may a module or tensor be used twice.
+    Only exact types without hooks count, because others may compute something else; nor may a module or tensor be used
+    twice.
     """
-    if not _each_parameter_once(architecture):
+    hooked = any(part._forward_hooks or part._forward_pre_hooks for part in architecture.modules())
+    if hooked or not _each_parameter_once(architecture):
         return None
     names: list[tuple[str, str | None]]
     if type(architecture) is nn.Linear:
