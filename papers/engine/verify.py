@@ -383,29 +383,36 @@ def unsupported(text: str, folder: Path) -> list[str]:
     A comment ``<!-- numbers from FILE, ... [DIGEST]; others: NUMBER, ... -->`` is about what stands between it and the
     heading or comment before: percentages and decimals there must be printed in one of the files, as they are or
     rounded, and not as a spread or an end of an interval. Others are named in the comment: settings, the paper's own
-    numbers, runs that are no more. The digest is of all numbers in the files: where one has changed, the sentences are
-    to be read again; `read_again` writes the new one.
+    numbers, runs that are no more. The digest is of all numbers in the files and in the sentences: where one has
+    changed, the sentences are to be read again; `read_again` writes the new one.
     """
-    found, start = [], 0
+    found = []
     for comment in SOURCE.finditer(text):
-        before = text[start : comment.start()]
-        block = before[max(0, before.rfind("\n#")) :]
-        start = comment.end()
+        block = _sentences_before(comment)
         files = _listed(comment["files"])
         known = [number for name in files for number in _printed(folder / name)]
         others = {float(one.replace(",", "")) for one in _listed(comment["others"] or "")}
         for number, percent in _numbers_in(block):
             if float(number) not in others and not _is_printed(number, percent, known):
                 found.append(f"{number}{' %' if percent else ''} is in none of {' '.join(files)}")
-        digest = _digest(known)
-        if digest != comment["digest"]:
+        if _digest(known, block) != comment["digest"]:
             words = " ".join(block.split())[-60:]
-            found.append(f"numbers in {' '.join(files)} changed; read “{words}” again, then --read-again")
+            found.append(
+                f"numbers in {' '.join(files)} or here changed; read “{words}” again, then --read-again"
+            )
     return found
 
 
-def _digest(known: list[tuple[str, bool]]) -> str:
-    return hashlib.sha256(repr(known).encode()).hexdigest()[:8]
+def _sentences_before(comment: re.Match[str]) -> str:
+    """What stands between a comment and the heading or comment of sources before it."""
+    before = comment.string[: comment.start()]
+    last = max((one.end() for one in SOURCE.finditer(before)), default=0)
+    return before[max(last, before.rfind("\n#")) :]
+
+
+def _digest(known: list[tuple[str, bool]], block: str) -> str:
+    numbers = re.findall(NUMBER, _plain(block))
+    return hashlib.sha256(repr((known, numbers)).encode()).hexdigest()[:8]
 
 
 def read_again(root: Path = ROOT) -> list[Path]:
@@ -413,7 +420,8 @@ def read_again(root: Path = ROOT) -> list[Path]:
 
     def renewed(comment: re.Match[str], folder: Path) -> str:
         known = [number for name in _listed(comment["files"]) for number in _printed(folder / name)]
-        return comment[0].replace(f"[{comment['digest']}]", f"[{_digest(known)}]")
+        digest = _digest(known, _sentences_before(comment))
+        return comment[0].replace(f"[{comment['digest']}]", f"[{digest}]")
 
     changed = []
     for page in pages(root):
@@ -427,9 +435,14 @@ def _listed(words: str) -> list[str]:
     return [part for part in re.split(r",\s+|\s+", words.strip()) if part]
 
 
+def _plain(block: str) -> str:
+    """A text without code, links' targets and generated tables."""
+    return re.sub(r"`[^`]*`|\]\([^)]*\)", "", TABLE.sub("", block))
+
+
 def _numbers_in(block: str) -> list[tuple[str, bool]]:
-    """Percentages and decimals of a text, without code, links' targets and generated tables."""
-    plain = re.sub(r"`[^`]*`|\]\([^)]*\)", "", TABLE.sub("", block))
+    """Percentages and decimals of a text."""
+    plain = _plain(block)
     shares = [one for group in IN_PERCENT.findall(plain) for one in re.findall(NUMBER, group)]
     rest = DECIMAL.findall(IN_PERCENT.sub("", plain))
     return [(one.rstrip(",").replace(",", ""), True) for one in shares] + [(one, False) for one in rest]

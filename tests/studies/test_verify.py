@@ -318,13 +318,21 @@ def test_numbers_in_sentences_are_those_of_the_file_that_is_named(tmp_path):
     assert problems("The paper has 20 % and 0.12.", "; others: 20, 0.12") == []
 
 
-def test_sentences_are_to_be_read_again_where_a_ledger_has_changed(tmp_path):
-    folder = tmp_path / "sato_2019"
-    shutil.copytree(ROOT / "sato_2019" / "results" / "causes", folder / "results" / "causes")
-    ledger = folder / "results" / "causes" / "ledger.md"
-    page = (ROOT / "sato_2019" / "README.md").read_text("utf-8")
-    (digest,) = re.findall(r"causes/ledger.md \[(\w+)\]", page)
-    text = f"0.1 points\n\n<!-- numbers from results/causes/ledger.md [{digest}] -->\n"
-    assert unsupported(text, folder) == []
-    ledger.write_text(re.sub(r"0\.\d %", "9.9 %", ledger.read_text("utf-8"), count=1), "utf-8")
-    assert ["changed" in one for one in unsupported(text, folder)] == [True]
+def test_sentences_are_to_be_read_again_where_a_ledger_or_a_number_in_them_has_changed(tmp_path):
+    page, ledger = tmp_path / "x_2020" / "README.md", tmp_path / "x_2020" / "ledger.md"
+    page.parent.mkdir()
+    ledger.write_text("| plain | 24.8 % |\n| foca | 3.1 % |\n", "utf-8")
+    page.write_text(
+        "Plain has 24.8 %, FOCA 3.1 % in 12 runs.\n\n<!-- numbers from ledger.md [] -->\n", "utf-8"
+    )
+    assert read_again(tmp_path) == [page]
+    text = page.read_text("utf-8")
+    assert unsupported(text, page.parent) == []
+    assert unsupported(text.replace("has", "had"), page.parent) == []
+    for other in (
+        text.replace("24.8", "x").replace("3.1", "24.8").replace("x", "3.1"),
+        text.replace("12 runs", "9 runs"),
+    ):
+        assert ["changed" in one for one in unsupported(other, page.parent)] == [True]
+    ledger.write_text("| plain | 24.8 % |\n| foca | 3.1 % |\n| lgm | 3.0 % |\n", "utf-8")
+    assert ["changed" in one for one in unsupported(text, page.parent)] == [True]
