@@ -440,6 +440,8 @@ def _judged(claim: Claim, claims: PaperClaims, shelf: Shelf) -> Judgement:
     if claim.recalled:  # what was measured is shown all the same
         here = claim.readings if dataset in (*claim.datasets, *claim.also) else ()
         return Judgement(claim, "no verdict", RECALLED, "", read(here))
+    if not claim.readings and claim.command not in ("", "-"):
+        return Judgement(claim, "not run", "measured by its own command, not here")
     about = ", ".join(claim.datasets)
     if dataset not in (*claim.datasets, *claim.also):
         return Judgement(claim, "not run", f"about {about}; this is {dataset}")

@@ -13,6 +13,7 @@ from clearance.records import Record, Report, RunNote
 from clearance.research import Outcome, summarise
 from clearance.vocabulary import Measurement
 from papers.__main__ import main
+from papers.engine.catalogue import PAPERS, paper_claims
 from papers.engine.ledger import JudgedStudy, json_text, mean_and_spread, page_digest
 from papers.engine.verify import (
     ROOT,
@@ -336,3 +337,10 @@ def test_sentences_are_to_be_read_again_where_a_ledger_or_a_number_in_them_has_c
         assert ["changed" in one for one in unsupported(other, page.parent)] == [True]
     ledger.write_text("| plain | 24.8 % |\n| foca | 3.1 % |\n| lgm | 3.0 % |\n", "utf-8")
     assert ["changed" in one for one in unsupported(text, page.parent)] == [True]
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_claim_has_its_place_in_the_papers_page(paper):
+    page = (ROOT / paper / "README.md").read_text("utf-8")
+    absent = [one.id for one in paper_claims(paper).claims if not re.search(rf"\b{re.escape(one.id)}\b", page)]
+    assert absent == []
