@@ -26,6 +26,7 @@ ERRS = re.compile(
     rf"(?P<middle>{VALUE}) \((?P<ends>{VALUE} to {VALUE})(?:; p = (?P<p>\S+) after Holm's adjustment)?"
 )
 VERDICT = re.compile(rf" \[({WORDS})\]")
+SPREAD = re.compile(rf"{VALUE} ± {VALUE}")
 Better = Literal["lower", "higher"]
 ROUNDING = 1e-15
 CHOSEN = {"score", "attacked"}  # settings that a column may have otherwise for each method
@@ -81,7 +82,12 @@ def misprints(text: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
             forms.setdefault(form, []).append(one)
     methods = {one.method for one in series}
     in_tables = [line for table in _tables(text) for line in _wrong_cells(table, forms, methods)]
-    return in_tables + _wrong_intervals(text, forms, series)
+    spreads = [
+        f"{one!r} is no mean and spread"
+        for one in dict.fromkeys(SPREAD.findall(text))
+        if one not in forms and not any(repr(one) in said for said in in_tables)
+    ]
+    return [*in_tables, *spreads, *_wrong_intervals(text, forms, series)]
 
 
 def _series(row: Mapping[str, Any]) -> Series:
@@ -101,20 +107,27 @@ def _tables(text: str) -> Iterator[list[list[str]]]:
 def _wrong_cells(table: list[list[str]], forms: Forms, methods: set[str]) -> Iterator[str]:
     """Means with a spread that are no measurement's, and verdicts that are not those against the baseline's cells.
 
-    The baseline is the method whose cells have no verdict.
+    The baseline is the method whose cells have no verdict. A column is of a method, or of one under a setting:
+    "low-decay, he".
     """
     title, *lines = table
-    if not methods.intersection(title[1:]):
+    if not any(_method(name, methods) for name in title[1:]):
         columns = [list(column) for column in zip(*table, strict=True)]
         title, *lines = columns
     for line in lines:
-        cells = {method: cell for method, cell in zip(title[1:], line[1:], strict=True) if method in methods}
-        baselines = {method for method, cell in cells.items() if not VERDICT.search(cell)}
-        for method, cell in cells.items():
+        cells = {name: cell for name, cell in zip(title[1:], line[1:], strict=True) if _method(name, methods)}
+        baselines = {name for name, cell in cells.items() if not VERDICT.search(cell)}
+        for name, cell in cells.items():
+            method = _method(name, methods)
+            settings = name.removeprefix(method).removeprefix(", ")
             shown = re.split(r" [\[]| \(paper|, (?=\S+×)", cell)[0]
-            own = [one for one in forms.get(shown, ()) if one.method == method]
+            own = [
+                one
+                for one in forms.get(shown, ())
+                if one.method == method and (not settings or settings in map(str, one.context.values()))
+            ]
             if "±" in cell and not own:
-                yield f"{shown!r} is no mean and spread of {method}"
+                yield f"{shown!r} is no mean and spread of {name}"
             if (said := VERDICT.search(cell)) and said[1] not in {
                 one.against(other).verdict
                 for one in own
@@ -122,7 +135,12 @@ def _wrong_cells(table: list[list[str]], forms: Forms, methods: set[str]) -> Ite
                 for other in forms.get(cells[baseline].split(" (paper")[0], ())
                 if other.method == baseline and _is_like(one, other)
             }:
-                yield f"{cell!r} of {method} is no verdict on its values"
+                yield f"{cell!r} of {name} is no verdict on its values"
+
+
+def _method(name: str, methods: set[str]) -> str:
+    """The method that a column is of, or nothing."""
+    return next((one for one in (name, name.split(", ")[0]) if one in methods), "")
 
 
 def _is_like(one: Series, other: Series) -> bool:

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shutil
+import subprocess
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from papers.engine.ledger import JudgedStudy, json_text, mean_and_spread, page_d
 from papers.engine.verify import (
     ROOT,
     different,
+    ledgers,
     read,
     read_again,
     rewrite,
@@ -158,6 +160,9 @@ def test_one_changed_value_fails_where_another_seeds_is_infinite(tmp_path):
         ("wan_2018/results/left-out-class/digits", r"98\.3 % ± 0\.7 %", "98.4 % ± 0.7 %"),
         ("wan_2018/results/accuracy/mnist", r"\+0\.72 \(", "+0.62 ("),
         ("tanay_2018/results/lenet/fashion-mnist", r"4\.1× \(", "3.1× ("),
+        ("tanay_2018/results/lenet/mnist", r"1\.01 ± 0\.0275 \| 0\.500", "1.02 ± 0.0275 | 0.500"),
+        ("tanay_2018/results/lenet/mnist", r"(1\.01 ± 0\.0275) \| (0\.500 ± 0\.00984)", r"\2 | \1"),
+        ("tanay_2018/results/depth/mnist", r"0\.628 ± 0\.0378", "0.638 ± 0.0378"),
         ("tanay_2018/results/svm/mnist", r"9\.44 / 0\.98", "9.44 / 0.88"),
         ("elsayed_2018/results/toy", "test error better", "test error worse"),
     ],
@@ -342,5 +347,21 @@ def test_sentences_are_to_be_read_again_where_a_ledger_or_a_number_in_them_has_c
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_claim_has_its_place_in_the_papers_page(paper):
     page = (ROOT / paper / "README.md").read_text("utf-8")
-    absent = [one.id for one in paper_claims(paper).claims if not re.search(rf"\b{re.escape(one.id)}\b", page)]
+    absent = [
+        one.id for one in paper_claims(paper).claims if not re.search(rf"\b{re.escape(one.id)}\b", page)
+    ]
     assert absent == []
+
+
+def test_every_ledger_names_a_commit_that_is_there():
+    here = ROOT.parent
+    git = ["git", "-C", str(here)]
+    if not (here / ".git").exists() or _printed([*git, "rev-parse", "--is-shallow-repository"]) == "true":
+        pytest.skip("no git repository with its whole history")
+    kept = set(_printed([*git, "rev-list", "HEAD"]).split())
+    named = {read(path).get("commit", ""): path for path in ledgers()}
+    assert {commit: path for commit, path in named.items() if commit not in kept} == {}
+
+
+def _printed(command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
