@@ -43,11 +43,6 @@ class TestTheFile:
         ("old", "new", "message"),
         [
             ("paper =", "paper", "must be TOML"),
-            (
-                "[[claim]]",
-                "[seeds]\nnoise = 5\n[[claim]]",
-                r"a study of \[seeds\]` must be one of 'recipe'; got 'noise'",
-            ),
             ('id = "A"\n', "", "claim 0 must have id"),
             ('{is = "lower", ', "{", "claim A must have is"),
             ('"lower"', '"lowest"', "claim A: `is` must be one of.*Did you mean 'lower'"),
