@@ -43,6 +43,7 @@ from papers.engine.printed import misprints
 from papers.engine.tasks import Tree
 
 ROOT = Path(__file__).parents[1]
+FRONT = "README.md"  # of the project and of a paper: each percentage there has a ledger
 TOLERANCE = 1e-9  # between versions of the libraries that sum and look up t
 
 
@@ -67,6 +68,8 @@ def verify(root: Path = ROOT) -> list[Verified]:
     for page in pages(root):
         text = page.read_text("utf-8")
         problems = unsupported(text, page.parent)
+        if page.name == FRONT:
+            problems += [f"no comment after {one} names its source" for one in without_source(text)]
         if text != with_tables(text, page.parent):
             problems.append("a table is not that of the ledgers")
         found.append(Verified(page, tuple(problems), 0))
@@ -401,6 +404,18 @@ def unsupported(text: str, folder: Path) -> list[str]:
                 f"numbers in {' '.join(files)} or here changed; read “{words}” again, then --read-again"
             )
     return found
+
+
+def without_source(text: str) -> list[str]:
+    r"""Percentages with a decimal that stand before no comment that names their source, up to the next heading.
+
+    >>> without_source("# A\n4.5 % and 95 %\n<!-- numbers from a.md [] -->\n# B\n3.1 %\n")
+    ['3.1 %']
+    """
+    for comment in reversed(list(SOURCE.finditer(text))):
+        start = comment.start() - len(_sentences_before(comment))
+        text = text[:start] + text[comment.end() :]
+    return re.findall(r"\d+\.\d+ %", _plain(re.sub(r"```.*?```", "", text, flags=re.DOTALL)))
 
 
 def _sentences_before(comment: re.Match[str]) -> str:

@@ -25,6 +25,7 @@ from papers.engine.verify import (
     rewrite,
     unsupported,
     verified,
+    verify,
     with_tables,
 )
 
@@ -353,6 +354,19 @@ def test_every_claim_has_its_place_in_the_papers_page(paper):
     assert absent == []
 
 
+def test_a_front_page_without_the_comment_that_names_a_source_fails(tmp_path):
+    page = tmp_path / "x_2020" / "README.md"
+    page.parent.mkdir()
+    (page.parent / "ledger.md").write_text("| plain | 24.8 % |\n", "utf-8")
+    comment = "<!-- numbers from ledger.md [] -->"
+    page.write_text(f"Plain has 24.8 %.\n\n{comment}\n", "utf-8")
+    read_again(tmp_path)
+    assert [one.problems for one in verify(tmp_path) if one.path == page] == [()]
+    page.write_text("Plain has 24.8 %.\n", "utf-8")
+    ((problem,),) = [one.problems for one in verify(tmp_path) if one.path == page]
+    assert "24.8 %" in problem
+
+
 def test_every_ledger_names_a_commit_that_is_there():
     here = ROOT.parent
     git = ["git", "-C", str(here)]
@@ -378,5 +392,5 @@ def test_every_ledger_has_the_seeds_that_were_fixed(name):
                 study, dataset = "", [study]
             fixed = claims.seeds_of(study, next(iter(dataset), ""))
             tree = read(path)
-            kept = {len(row["values"]) for row in tree.get("measurements", tree.get("rows"))}
+            kept = {len(row["values"]) for row in tree.get("measurements", tree.get("rows", ()))}
             assert max(kept, default=None) == fixed, path
