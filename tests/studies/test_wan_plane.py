@@ -190,18 +190,38 @@ class TestLikelihoodNumber:
     @pytest.mark.parametrize(("shift", "area"), [(0.0, 1.0), (0.1, 0.0)])
     def test_it_is_one_where_every_attacked_image_is_less_likely(self, shift, area):
         model = plane_model()
-        means = torch.tensor([[0.2, 0.2], [0.8, 0.2], [0.5, 0.8]])
-        step = torch.tensor([[1.0, 1.0], [-1.0, 1.0], [0.0, -1.0]])  # towards the other means
+        means = torch.tensor([[0.2, 0.2], [0.8, 0.2], [0.3, 0.8]])
+        step = torch.tensor([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0]])  # towards the other means
+        model.head.means.data = means.clone()
         images = torch.cat([means - shift * step, torch.zeros(3, 2)], dim=1).reshape(3, 1, 2, 2)
         test = ImageSet(images, torch.arange(3), ("a", "b", "c"))
-        found = fig1.likelihood_number(model, test, 0.1)
-        assert (found.name, found.value, found.n) == ("auroc", area, 3)
-        assert found.context == {"attack": "FGSM", "box": "white", "epsilon": 0.1}
+        found = fig1.likelihood_numbers(model, test, test, 0.1)
+        assert [(one.name, one.value, one.n) for one in found] == [("auroc", area, 3), ("auroc", 1.0, 3)]
+        settings = {"attack": "FGSM", "box": "white", "epsilon": 0.1}
+        assert [one.context for one in found] == [
+            {**settings, "means": "learned means"},
+            {**settings, "means": "class means"},
+        ]
+        torch.testing.assert_close(model.head.means.detach(), means)
 
     def test_another_head_is_refused(self):
         model = Classifier(nn.Flatten(), nn.Linear(4, 2))
         with pytest.raises(TypeError, match="must end in a GaussianMixture; got Linear"):
-            fig1.likelihood_number(model, triangle(), 0.1)
+            fig1.likelihood_numbers(model, triangle(), triangle(), 0.1)
+
+    def test_the_offset_of_learned_means_is_a_part_of_the_squared_distance_to_them(self):
+        model = plane_model()
+        means = model.head.means.detach()
+        apart = torch.tensor([[0.1, 0.0], [-0.1, 0.0]])
+        points = torch.cat([mean + 0.3 * torch.tensor([0.0, 1.0]) + apart for mean in means])
+        images = torch.cat([points, torch.zeros(6, 2)], dim=1).reshape(6, 1, 2, 2).clamp(0, 1)
+        train = ImageSet(images, torch.arange(3).repeat_interleave(2), ("a", "b", "c"))
+        found = fig1.offset_number(model, train)
+        inside = images.flatten(1)[:, :2]
+        own = inside.reshape(3, 2, 2).mean(dim=1)
+        assert found.value == pytest.approx(
+            float(2 * ((own - means) ** 2).sum() / ((inside.reshape(3, 2, 2) - means[:, None]) ** 2).sum())
+        )
 
 
 @pytest.fixture
@@ -236,7 +256,7 @@ class TestStudy:
         report = json.loads((tmp_path / "report.json").read_text("utf-8"))
         measured = [row for row in report["measurements"] if row["audit"] == "plane"]
         assert {(row["method"], row["context"].get("split")) for row in measured} == {
-            *((plan.method, split) for plan in quick for split in ("train", "test")), ("lgm", None)
+            *((plan.method, split) for plan in quick for split in ("train", "test")), ("gm", None), ("lgm", None)
         }  # fmt: skip
         assert gap_table() in text
         claim = json.loads((tmp_path / "ledger.json").read_text("utf-8"))["claim"]
