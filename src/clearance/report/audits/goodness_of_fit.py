@@ -49,7 +49,10 @@ def offset_findings(findings: Findings) -> list[Finding]:
             "The means that the last layer has learned are away from those of the classes: that is {} of the squared "
             "distance of training features to them. Its densities say little about an image."
         ).format(data(row.value, row.unit))
-        todo = "Raise the means' learning rate, train longer, or call `fit_statistics` of the head."
+        todo = (
+            "Raise the means' learning rate, take weight decay off them, train longer, or call `fit_statistics` of the "
+            "head."
+        )
         return [Finding(TITLE, "warning", said, todo)]
     said = Markup(
         "The means that the last layer has learned are those of the classes: {} of the squared distance."
