@@ -560,8 +560,8 @@ def _warn_of_far_means(model: Classifier, data: ImageSet) -> None:
         _warn(
             "the mixture's learned means are away from those of their classes: that is %.0f %% of the squared distance "
             "of training features to them, and their densities say little about an image. Raise the means' learning "
-            "rate or take weight decay off them (`means_lr` and `means_decay` of a recipe, `means` and `means_decay` of "
-            "heads.mixture_groups), train longer, or set them to the class means with `fit_statistics`.",
+            "rate or take weight decay off them (`means_lr` and `means_decay` of a recipe, `means` and `means_decay` "
+            "of heads.mixture_groups), train longer, or set them to the class means with `fit_statistics`.",
             100 * offset,
         )
 
