@@ -33,6 +33,7 @@ ABOUT = Paper(
             "papers.sato_2019.later_cut:run",
             "FOCA with one more layer in its extractor, compared behind that layer at equal own error",
             datasets=("digits", "mnist"),
+            passages="papers.sato_2019.later_cut:passages_in",
         ),
         "rivals": Study(
             "papers.sato_2019.rivals:run",

@@ -10,11 +10,13 @@ one image of each class is taken: methods are compared at equal own error.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from clearance.research import (
     LEVEL,
+    THIN,
     Recipe,
     Report,
     Trial,
@@ -122,6 +124,11 @@ def run(request: StudyRequest) -> Path:
         request.out,
         trials=[dataclasses.asdict(t) for t in trials],
     )
+
+
+def passages_in(tree: Mapping[str, Any], _folder: Path) -> list[str]:
+    """The table of the search in a committed ledger, from its trials."""
+    return [_search_table([Trial(**trial) for trial in tree["trials"]]).replace(THIN, " ")]
 
 
 def chosen_trial(trials: list[Trial], name: str) -> Trial:
