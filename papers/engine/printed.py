@@ -34,8 +34,9 @@ CHOSEN = {"score", "attacked"}  # settings that a column may have otherwise for 
 
 @dataclass(frozen=True)
 class Series:
-    """A row of a ``ledger.json``: a number of a method under each seed."""
+    """A row of a ``ledger.json``: a number of a method under each seed; its label in tables, where it has one."""
 
+    label: str
     method: str
     audit: str
     name: str
@@ -81,7 +82,8 @@ def misprints(text: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         for form in one.forms():
             forms.setdefault(form, []).append(one)
     methods = {one.method for one in series}
-    in_tables = [line for table in _tables(text) for line in _wrong_cells(table, forms, methods)]
+    labels = {one.label for one in series} - {""}
+    in_tables = [line for table in _tables(text) for line in _wrong_cells(table, forms, methods, labels)]
     spreads = [
         f"{one!r} is no mean and spread"
         for one in dict.fromkeys(SPREAD.findall(text))
@@ -93,7 +95,7 @@ def misprints(text: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def _series(row: Mapping[str, Any]) -> Series:
     names = ("method", "audit", "name", "unit", "context", "better")
     values = {int(seed): value for seed, value in row["values"].items()}
-    return Series(**{name: row[name] for name in names}, values=values)
+    return Series(row.get("label", ""), **{name: row[name] for name in names}, values=values)
 
 
 def _tables(text: str) -> Iterator[list[list[str]]]:
@@ -104,7 +106,7 @@ def _tables(text: str) -> Iterator[list[list[str]]]:
         yield [title, *lines]
 
 
-def _wrong_cells(table: list[list[str]], forms: Forms, methods: set[str]) -> Iterator[str]:
+def _wrong_cells(table: list[list[str]], forms: Forms, methods: set[str], labels: set[str]) -> Iterator[str]:
     """Means with a spread that are no measurement's, and verdicts that are not those against the baseline's cells.
 
     The baseline is the method whose cells have no verdict. A column is of a method, or of one under a setting:
@@ -114,8 +116,8 @@ def _wrong_cells(table: list[list[str]], forms: Forms, methods: set[str]) -> Ite
     if not any(_method(name, methods) for name in title[1:]):
         columns = [list(column) for column in zip(*table, strict=True)]
         title, *lines = columns
-    for line in lines:
-        cells = {name: cell for name, cell in zip(title[1:], line[1:], strict=True) if _method(name, methods)}
+    for label, *line in lines:
+        cells = {name: cell for name, cell in zip(title[1:], line, strict=True) if _method(name, methods)}
         baselines = {name for name, cell in cells.items() if not VERDICT.search(cell)}
         for name, cell in cells.items():
             method = _method(name, methods)
@@ -124,9 +126,11 @@ def _wrong_cells(table: list[list[str]], forms: Forms, methods: set[str]) -> Ite
             own = [
                 one
                 for one in forms.get(shown, ())
-                if one.method == method and (not settings or settings in map(str, one.context.values()))
+                if one.method == method
+                and (not settings or settings in map(str, one.context.values()))
+                and (label not in labels or one.label == label)
             ]
-            if "±" in cell and not own:
+            if ("±" in cell or (label in labels and " to " in shown)) and not own:
                 yield f"{shown!r} is no mean and spread of {name}"
             if (said := VERDICT.search(cell)) and said[1] not in {
                 one.against(other).verdict

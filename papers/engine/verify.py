@@ -84,17 +84,25 @@ def pages(root: Path = ROOT) -> list[Path]:
 
 def ledgers(root: Path = ROOT) -> list[Path]:
     """The committed ledgers below a folder."""
-    return sorted(root.glob("*/results/**/ledger.json"))
+    pages = root.glob("*_20*/results/**/ledger.md")
+    return sorted(page.with_suffix(".json") for page in pages)
 
 
 def verified(path: Path) -> Verified:
     """One ledger, computed again, and the page beside it."""
-    tree = read(path)
+    tree, said = read(path), path.with_suffix(".md").read_text("utf-8")
     found = _verified_claims(path, tree) if "claims" in tree else _verified_rows(path, tree)
-    if tree["page"] != page_digest(path.with_suffix(".md").read_text("utf-8")):
-        changed = "ledger.md was changed after it was written: its digest is not that in ledger.json"
-        found = dataclasses.replace(found, problems=(*found.problems, changed))
-    return found
+    problems = [f"ledger.md has not “{words}”" for words in _origin(tree) if words not in said]
+    if tree["page"] != page_digest(said):
+        problems.append("ledger.md was changed after it was written: its digest is not that in ledger.json")
+    return dataclasses.replace(found, problems=(*found.problems, *problems))
+
+
+def _origin(tree: Tree) -> list[str]:
+    """What made a ledger, in the words of its page."""
+    versions = (f"{name} {version}" for name, version in tree["versions"].items())
+    made = f"Commit: {tree['commit']}; recipe: {tree['recipe']}."
+    return [f"`{tree['command']}`", tree["created"], made, *versions]
 
 
 def _verified_rows(path: Path, tree: Tree) -> Verified:
@@ -146,8 +154,8 @@ def _study(path: Path, tree: Tree) -> tuple[str, str]:
         return tree["paper"], next(iter(tree["studies"]), "")
     if "results" not in path.parts:
         return "", ""
-    *_, name, _, study = path.parts[: path.parts.index("results") + 2]
-    return name, study
+    at = len(path.parts) - 1 - path.parts[::-1].index("results")
+    return path.parts[at - 1], path.parts[at + 1]
 
 
 def judged_again(tree: Tree, folder: Path) -> Ledger:
@@ -268,9 +276,11 @@ def _recomputed(row: Tree, rows: list[Tree]) -> Tree:
     own, log = _values(row), row["unit"] != "fraction"
     quantity = ("label", "audit", "name", "context")
     others = {r["method"]: _values(r) for r in rows if all(r[key] == row[key] for key in quantity)}
+    baselines = dict.fromkeys(name for r in rows for name in r["against"])
     against = {
         name: asdict(compare_seeds(own, others[name], better=row["better"], log=log))
-        for name in row["against"]
+        for name in baselines
+        if name != row["method"] and own and others.get(name)
     }
     over = asdict(summarise(own)) if own else None
     return {**row, "over_seeds": over, "against": against}

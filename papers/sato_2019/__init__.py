@@ -13,6 +13,7 @@ ABOUT = Paper(
         "new-classes": Study(
             "papers.sato_2019.new_classes:run",
             "whether FOCA's features help with digits that were left out of training",
+            passages="papers.sato_2019.new_classes:passages_in",
         ),
         "fine-tuning": Study(
             "papers.sato_2019.fine_tuning:run",

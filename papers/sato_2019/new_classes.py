@@ -6,10 +6,12 @@ learn the three from 1, 5 and 20 images of each. A draw takes the place of a see
 
 import dataclasses
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from clearance.research import (
+    THIN,
     Recipe,
     Report,
     RunPlan,
@@ -19,7 +21,7 @@ from clearance.research import (
     summarise,
 )
 from papers.engine.catalogue import paper_recipe
-from papers.engine.ledger import COST, TableRow, cost_in_words, provenance, save, table
+from papers.engine.ledger import COST, TableRow, cost_in_words, provenance, report_in, save, table
 from papers.engine.study import StudyRequest
 
 LEFT_OUT = 3
@@ -60,8 +62,8 @@ def run(request: StudyRequest) -> Path:
     start = dataclasses.replace(recipes[0], seeds=len(recipes))
     draws = [list(recipe.left_out) for recipe in recipes]
     report = request.paged(start, found, request.command(COMMAND), left_out=draws)
-    errors = _quantities(report)
-    rows = [TableRow("own head, the other classes", "accuracy", context={"split": "test"}), *errors, *COST]
+    own = TableRow("own head, the other classes", "accuracy", context={"split": "test"})
+    rows = [own, *_quantities(report), *COST]
     lines = [
         "# sato_2019: classes that the network has never seen",
         provenance(report),
@@ -72,9 +74,20 @@ def run(request: StudyRequest) -> Path:
         "factor of plain training's.",
         table(report, rows, report.methods, "plain"),
         *_pixel_line(report),
-        *(_verdicts(report, method, errors) for method in report.methods if method != "plain"),
+        *_all_verdicts(report),
     ]
     return save(report, "\n\n".join(lines), rows, ("plain",), request.out, left_out=draws)
+
+
+def passages_in(tree: Mapping[str, Any], _folder: Path) -> list[str]:
+    """How often methods differ in a committed ledger, from its values."""
+    report = report_in(tree, "digits")
+    return [part.replace(THIN, " ") for part in (*_pixel_line(report), *_all_verdicts(report))]
+
+
+def _all_verdicts(report: Report) -> list[str]:
+    errors = _quantities(report)
+    return [_verdicts(report, method, errors) for method in report.methods if method != "plain"]
 
 
 def _quantities(report: Report) -> list[TableRow]:

@@ -16,6 +16,7 @@ ABOUT = Paper(
             "papers.wan_2018.accuracy:run",
             "errors of every loss, and how good its probabilities are",
             datasets=_DATASETS,
+            passages="papers.wan_2018.accuracy:passages_in",
         ),
         "fgsm": Study(
             "papers.wan_2018.fgsm:run",

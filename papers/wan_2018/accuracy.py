@@ -1,12 +1,13 @@
 """Errors of every loss on clean test images, next to the paper's table where it is known, and its probabilities."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from clearance.research import Report, Scalar
+from clearance.research import THIN, Report, Scalar
 from papers.engine.judging import MINIMUM_SEEDS
-from papers.engine.ledger import JudgedStudy, TableRow
+from papers.engine.ledger import JudgedStudy, TableRow, report_in
 from papers.engine.study import StudyRequest, run_conditions
 from papers.wan_2018.protocol import BASELINE, PAPER, accuracy_recipes
 from papers.wan_2018.study import Column, margin_note, method_table, seeds_note
@@ -117,6 +118,12 @@ def run(request: StudyRequest) -> Path:
         found += run_conditions({augmented: recipe}, SETTING, data, request)
     report = request.paged(start, found, study.command(request.seeds), recipes)
     return study.write_ledger(report, sections(report, request.dataset), request.out)
+
+
+def passages_in(tree: Mapping[str, Any], _folder: Path) -> list[str]:
+    """The sections of a committed ledger, from its values."""
+    found = sections(report_in(tree, tree["dataset"]), tree["dataset"])
+    return [part.replace(THIN, " ") for part in found]
 
 
 def sections(report: Report, dataset: str) -> list[str]:
