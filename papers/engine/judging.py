@@ -323,12 +323,6 @@ class Judgement:
         """
         return self.verdict + (f"; ordering here: {self.ordering}" if self.ordering else "")
 
-    @property
-    def sentence(self) -> str:
-        """The claim with its verdict, as a paragraph."""
-        reason = f" ({self.reason})" if self.reason else ""
-        return f"{self.claim.id}: {self.claim.words} **{self.words}**{reason}. {self.claim.note}"
-
     def to_json(self) -> dict[str, Any]:
         """A row of ``ledger.json``."""
         claim = self.claim

@@ -25,7 +25,7 @@ from clearance.research import (
     write_bytes,
 )
 from papers.engine.catalogue import paper, paper_claims
-from papers.engine.judging import Judgement, judge
+from papers.engine.judging import judge
 from papers.engine.ledger import (
     BESIDE,
     SCALED,
@@ -35,7 +35,6 @@ from papers.engine.ledger import (
     cost_rows,
     json_text,
     page_digest,
-    records_in,
     report_in,
     with_means,
 )
@@ -109,11 +108,6 @@ def _verified_rows(path: Path, tree: Tree) -> Verified:
     problems, said = [], path.with_suffix(".md").read_text("utf-8")
     for place, row in enumerate(tree["rows"]):
         problems += different(_recomputed(row, tree["rows"]), row, f"rows[{place}]")
-    if "claim" in tree:
-        judgement = _judged_on_rows(path, tree)
-        problems += different(encode(judgement.to_json()), encode(tree["claim"]), "claim")
-        if judgement.sentence not in said:
-            problems.append("ledger.md has another verdict")
     problems += misprints(said, tree["rows"]) + _other_passages(path, tree, said)
     return Verified(path, tuple(problems), len(tree["rows"]))
 
@@ -178,28 +172,23 @@ def rewrite(root: Path = ROOT) -> list[Path]:
     changed = []
     for path in ledgers(root):
         tree, markdown = read(path), path.with_suffix(".md")
+        if "claims" not in tree:
+            continue
         said = markdown.read_text("utf-8")
         as_written = tree["page"] == page_digest(said)
-        if "claims" in tree:
-            ledger = judged_again(tree, path.parent)
-            more = {
-                "schema": SCHEMA,
-                "measurements": with_means(tree["measurements"]),
-                "claims": ledger.claim_rows(),
-                "verdicts": ledger.counts(),
-                "scaled": ledger.scaled,
-            }
-            said = _with_verdicts(said, ledger.verdicts_in_markdown())
-            for heading, table in ledger.sections().items():
-                said = _with_section(said, heading, table)
-            line = f"- {SCALED}{ledger.scaled}\n" if ledger.scaled else ""
-            said = re.sub(rf"^- {SCALED}.*\n", line, said, flags=re.MULTILINE)
-        elif "claim" in tree:
-            judgement = _judged_on_rows(path, tree)
-            more = {"claim": judgement.to_json()}
-            said = re.sub(rf"^{judgement.claim.id}: .*$", judgement.sentence, said, flags=re.MULTILINE)
-        else:
-            continue
+        ledger = judged_again(tree, path.parent)
+        more = {
+            "schema": SCHEMA,
+            "measurements": with_means(tree["measurements"]),
+            "claims": ledger.claim_rows(),
+            "verdicts": ledger.counts(),
+            "scaled": ledger.scaled,
+        }
+        said = _with_verdicts(said, ledger.verdicts_in_markdown())
+        for heading, table in ledger.sections().items():
+            said = _with_section(said, heading, table)
+        line = f"- {SCALED}{ledger.scaled}\n" if ledger.scaled else ""
+        said = re.sub(rf"^- {SCALED}.*\n", line, said, flags=re.MULTILINE)
         if as_written:
             more["page"] = page_digest(said)
         text = json_text({**tree, **more})
@@ -286,15 +275,6 @@ def _recomputed(row: Tree, rows: list[Tree]) -> Tree:
     return {**row, "over_seeds": over, "against": against}
 
 
-def _judged_on_rows(path: Path, tree: Tree) -> Judgement:
-    """The claim of a ledger that has one and a table of rows, judged again on the rows."""
-    name, dataset = _study(path, tree)[0], path.parent.name
-    claims = paper_claims(name)
-    mine = dataclasses.replace(claims, claims=tuple(c for c in claims.claims if c.id == tree["claim"]["id"]))
-    (judgement,) = judge(mine, records_in(tree["rows"], dataset), dataset)
-    return judgement
-
-
 # Tables in a page, between two comments, generated from the ledgers.
 
 TABLE = re.compile(
@@ -362,8 +342,7 @@ def _verdicts(what: str, folder: Path) -> str:
 
 
 def _run_rows(folder: Path) -> list[Tree]:
-    tree = read(folder / "ledger.json")
-    rows: list[Tree] = tree["claims"] if "claims" in tree else [{**tree["claim"], "scaled": True}]
+    rows: list[Tree] = read(folder / "ledger.json")["claims"]
     return [row for row in rows if row["verdict"] != "not run"]
 
 

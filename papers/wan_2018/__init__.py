@@ -11,6 +11,7 @@ ABOUT = Paper(
             "papers.wan_2018.fig1:run",
             "Fig. 1 and 2: two features, the learned likelihood, the margin's regions",
             datasets=("digits", "mnist"),
+            passages="papers.wan_2018.fig1:passages_in",
         ),
         "accuracy": Study(
             "papers.wan_2018.accuracy:run",

@@ -46,10 +46,10 @@ from clearance.research import (
     standalone_svg,
     write_bytes,
 )
-from papers.engine.ledger import JudgedStudy, TableRow, provenance, save, seeds_in_words, table
+from papers.engine.ledger import JudgedStudy, TableRow, seeds_in_words, table
 from papers.engine.study import StudyRequest, needed_data
 from papers.wan_2018.fgsm import WHITE
-from papers.wan_2018.protocol import BASELINE, PROTOCOLS, plane_recipe, plane_scaled
+from papers.wan_2018.protocol import BASELINE, PROTOCOLS, plane_recipe
 
 # Features in the plane as numbers: points, how round classes are, the likelihood that was learned.
 
@@ -562,7 +562,7 @@ def run(request: StudyRequest) -> Path:
     plans = plans_of(recipe)
     found = request.grid(plans, data)
     measured = [_measured(plan, one, data, request.runs) for plan, one in zip(plans, found, strict=True)]
-    report = report_of(recipe, measured, JudgedStudy("wan_2018", (STUDY,), dataset).command(request.seeds))
+    report = report_of(recipe, measured, _study(dataset).command(request.seeds))
     report.save(request.out)
     return write_ledger(report, dataset, request.out)
 
@@ -575,20 +575,12 @@ def write_ledger(report: Report, dataset: str, out: Path) -> Path:
     write_bytes(out / EMBEDDING, standalone_svg(drawn, STUDY, about).encode())
     regions = "Where a margin of L-GM lets a sample count as right, for alpha 0, 0.1, 0.3 and 1."
     write_bytes(out / MARGINS, standalone_svg(margin_picture(), "fig2", regions).encode())
-    claim = next(
-        j
-        for j in JudgedStudy("wan_2018", (STUDY,), dataset).judgements(report.records)
-        if j.claim.study == STUDY
-    )
     count = len({record.seed for record in report.records})
-    lines = [
-        f"# wan_2018: features in the plane (Fig. 1, claim {claim.claim.id}), on {dataset}",
-        provenance(report),
-        plane_scaled(dataset),
+    sections = [
+        "## Features in the plane (Fig. 1)",
         f"![{about}]({EMBEDDING})",
         f"Every panel is seed {SHOWN_SEED}. Digits stand at the mean of each class over all training images, rings at "
         "the means that a mixture learned. Points are a class-balanced part of the training images.",
-        claim.sentence,
         f"Mean over {seeds_in_words(count)} with the 95 % t interval, in brackets the verdict against softmax. "
         f"Roundness is measured on at most {ROUNDNESS_IMAGES:,} training images, class-balanced, and all test images.",
         table(report, ROWS, report.methods, BASELINE),
@@ -598,7 +590,16 @@ def write_ledger(report: Report, dataset: str, out: Path) -> Path:
         "For alpha above 0 each class's region is a ball: training holds it together without a likelihood, too.",
         gap_table(),
     ]
-    return save(report, "\n\n".join(lines), ROWS, (BASELINE,), out, claim=claim.to_json())
+    return _study(dataset).write_ledger(report, sections, out)
+
+
+def passages_in(_tree: Mapping[str, Any], _folder: Path) -> list[str]:
+    """The table of the margin's regions, which is the same in every ledger."""
+    return [gap_table()]
+
+
+def _study(dataset: str) -> JudgedStudy:
+    return JudgedStudy("wan_2018", (STUDY,), dataset)
 
 
 def panels_of(report: Report) -> Mapping[str, Mapping[str, Exhibit]]:

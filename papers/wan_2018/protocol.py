@@ -100,28 +100,6 @@ def plane_recipe(dataset: str, root: str | None = None, seeds: int | None = None
     return with_rates(dataclasses.replace(start, methods=methods), PAPER, "plane")
 
 
-def plane_scaled(dataset: str) -> str:
-    """What differs from the paper in the networks of two features: not what differs in those of the other studies.
-
-    Args:
-        dataset: One of those that `plane_recipe` takes.
-
-    >>> plane_scaled("mnist").split("; ")[0]
-    'A network of the released form, half as wide and with two features in place of 100, 1,500 steps in place of 20,000'
-    """
-    network, length = {
-        "digits": (
-            "8x8 handwritten digits (1,300 + 497) in place of MNIST, a network of the released form",
-            "",
-        ),
-        "mnist": ("A network of the released form, half as wide and", f" in place of {MNIST_STEPS:,}"),
-    }[dataset]
-    return (
-        f"{network} with two features in place of 100, {PLANE_STEPS[dataset]:,} steps{length}; what the paper's own "
-        "figure was made with is not known. Step sizes, schedule and clipping are ours, and variances are fixed."
-    )
-
-
 def full_protocol(dataset: str, root: str | None = None, seeds: int | None = None) -> Recipe:
     """The released file's network and length: MNIST with 20,000 steps, CIFAR-100 with 307 epochs. For a GPU.
 
