@@ -125,8 +125,7 @@ PHOTOGRAPHS = "sign-language-digits"
 SIDE = 28  # of MNIST's images
 # Epochs of cross-entropy that take as long as 10 of FOCA and its final head, measured on one core; the
 # ledger says what it came to.
-EPOCHS_ON_DIGITS = {SAME_COST: 25, SAME_STEPS: 10, FOCA: 10}
-EPOCHS_ON_PHOTOGRAPHS = {SAME_COST: 25, SAME_STEPS: 10, FOCA: 10}
+EPOCHS = {SAME_COST: 25, SAME_STEPS: 10, FOCA: 10}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +136,6 @@ class Task:
         start: The recipe of plain training.
         target: The recipe of tuning, without a model and methods.
         foca: FOCA's settings.
-        epochs: Of each way to go on.
         shared: Whether the target's training images are those of the start, so that a choice on a split of
             them needs networks that have not seen the split either.
     """
@@ -145,7 +143,6 @@ class Task:
     start: Recipe
     target: Recipe
     foca: Method
-    epochs: Mapping[str, int]
     shared: bool
 
 
@@ -160,7 +157,7 @@ def task(root: str | None, out: Path) -> Task:
     known = paper_recipe("sato_2019", "digits" if root is None else "mnist", root)
     start = dataclasses.replace(known, methods={"plain": known.methods["plain"]}, audits=("accuracy",))
     if root is None:
-        return Task(start, start, known.methods["foca"], EPOCHS_ON_DIGITS, shared=True)
+        return Task(start, start, known.methods["foca"], shared=True)
     try:
         build_data(start)
         pictures = open_folder(Path(root).expanduser() / PHOTOGRAPHS, Preprocessing(size=SIDE))
@@ -169,7 +166,7 @@ def task(root: str | None, out: Path) -> Task:
             f"`root` must hold mnist and {PHOTOGRAPHS}, a folder of pictures for each class; {error}"
         ) from error
     target = dataclasses.replace(start, dataset=f"npz:{_kept(pictures, out)}", root=None)
-    return Task(start, target, known.methods["foca"], EPOCHS_ON_PHOTOGRAPHS, shared=False)
+    return Task(start, target, known.methods["foca"], shared=False)
 
 
 def _kept(pictures: ImageSet, out: Path) -> Path:
@@ -218,7 +215,7 @@ def run(request: StudyRequest) -> Path:
         "seeds": count,
         "audit_settings": SETTINGS,
         "start": {**to_tree(chosen.start), "root": None if root is None else "given"},
-        "epochs": dict(chosen.epochs),
+        "epochs": EPOCHS,
         "methods": {name: to_tree(method) for name, method in methods.items()},
     }
     command = COMMAND if root is None else f"{COMMAND} --root ROOT"
@@ -266,7 +263,7 @@ def _plan(chosen: Task, way: str, method: Method, network: Path, seed: int) -> R
     recipe = dataclasses.replace(
         chosen.target,
         model=f"run:{network}",
-        epochs=chosen.epochs[way],
+        epochs=EPOCHS[way],
         methods={way: method},
         audits=AUDITS,
         audit_settings=SETTINGS,

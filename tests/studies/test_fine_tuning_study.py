@@ -49,8 +49,7 @@ def scaled():
     """Everything that costs time is cut down, for the tests of this file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fine_tuning, "paper_recipe", small_recipe)
-        for name in ("EPOCHS_ON_DIGITS", "EPOCHS_ON_PHOTOGRAPHS"):
-            patch.setattr(fine_tuning, name, {SAME_COST: 2, SAME_STEPS: 1, FOCA: 1})
+        patch.setattr(fine_tuning, "EPOCHS", {SAME_COST: 2, SAME_STEPS: 1, FOCA: 1})
         patch.setattr(fine_tuning, "FACTORS", (0.5, 1.0))
         patch.setattr(fine_tuning, "FINAL_HEAD_STEPS", 5)
         heads = {"per_class": [1], "repetitions": [3], "hidden": [4], "all_images": False}

@@ -14,7 +14,7 @@ from clearance.audits.rejection import KEPT, check_enough, detection, lowest_for
 from clearance.data import ImageSet
 from clearance.geometry.nearest import unit_length
 from clearance.models.features import logits_from
-from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
+from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 NAMED = "unknown"  # the setting that says which images these are
 _CHUNK = 256
@@ -92,8 +92,8 @@ class OutOfDistribution(Audit):
         context: dict[str, Scalar] = {NAMED: other.name}
         return Findings(
             (
-                _share("rejected", unknown < limit, "higher", context),
-                _share("kept", rest >= limit, "higher", {}),
+                _share("rejected", unknown < limit, context),
+                _share("kept", rest >= limit, {}),
                 Measurement(
                     self.name, "auroc", detection(rest, unknown)["auroc"], "fraction", len(unknown), better="higher",
                     context=context,
@@ -138,8 +138,8 @@ def _finite(features: Tensor) -> Tensor:
     return features.double().nan_to_num(0.0, 0.0, 0.0)
 
 
-def _share(name: str, counted: Tensor, better: Better, context: dict[str, Scalar]) -> Measurement:
-    return share_of(OutOfDistribution.name, name, int(counted.sum()), len(counted), better, context)
+def _share(name: str, counted: Tensor, context: dict[str, Scalar]) -> Measurement:
+    return share_of(OutOfDistribution.name, name, int(counted.sum()), len(counted), "higher", context)
 
 
 def _curve(seen: Tensor, unknown: Tensor, name: str) -> Exhibit:

@@ -33,7 +33,7 @@ from clearance.audits._audit import PART, Audit, Findings, Subject, share_of
 from clearance.audits._samples import fixed_images
 from clearance.models._running import evaluating
 from clearance.models.classifier import Classifier
-from clearance.vocabulary import Better, Exhibit, Measurement, Scalar
+from clearance.vocabulary import Exhibit, Measurement, Scalar
 
 SUMS_TO_ONE = 1e-3
 ALIKE = 0.02  # of the spread of logits over images: rounding is below it, dropout and noise far above
@@ -419,7 +419,7 @@ class Reading:
         yield self._accuracy("noise_accuracy", self.signs.noise)
         if self.signs.transfer is not None:
             yield self._accuracy("transfer_accuracy", self.signs.transfer)
-        yield _measured("alarms", len(self.signs.doubts()), "count", self.count, "lower", self._context())
+        yield _measured("alarms", len(self.signs.doubts()), "count", self.count, self._context())
 
     def _context(self) -> dict[str, Scalar]:
         return {"norm": NORM_NAMES[self.norm], "epsilon": self.epsilon}
@@ -713,24 +713,22 @@ AUDIT = "robustness"
 DOUBT, FOOLED, UNANSWERED = "verdict", "plain attacks", "network"  # what a reason speaks against
 
 
-def _measured(
-    name: str, value: float, unit: str, n: int, better: Better, context: dict[str, Scalar]
-) -> Measurement:
-    return Measurement(AUDIT, name, value, unit, n, better=better, context=context)
+def _measured(name: str, value: float, unit: str, n: int, context: dict[str, Scalar]) -> Measurement:
+    return Measurement(AUDIT, name, value, unit, n, better="lower", context=context)
 
 
 def zero_gradients(target: Target) -> Iterator[Measurement]:
     """Share of right images without a gradient, for each of two losses."""
     count = max(int(target.right.sum()), 1)
     for loss in ("logit_margin", "cross_entropy"):
-        yield _measured("zero_gradients", target.blind(loss), "fraction", count, "lower", {"loss": loss})
+        yield _measured("zero_gradients", target.blind(loss), "fraction", count, {"loss": loss})
 
 
 def full_radius(target: Target, norm: float, signs: Signs) -> Measurement:
     """The accuracy left by attacks that may change everything."""
     context: dict[str, Scalar] = {"norm": NORM_NAMES[norm]}
     count = len(target.labels)
-    return _measured("full_radius_accuracy", signs.everything, "fraction", count, "lower", context)
+    return _measured("full_radius_accuracy", signs.everything, "fraction", count, context)
 
 
 def under_attack(norm: float, target: Target, readings: list[Reading]) -> Exhibit:
