@@ -307,10 +307,10 @@ def _rows(what: str, folder: Path) -> str:
 def _beside(cells: list[str]) -> str:
     """Cells of several tables as one, with a common unit once.
 
-    >>> _beside(["2.3 %", "1.3 %"]), _beside(["∞", "0.1 nats"])
-    ('2.3 / 1.3 %', '∞ / 0.1 nats')
+    >>> _beside(["2.3 %", "1.3 %"]), _beside(["6.5e+06 nats", "0.1 nats"]), _beside(["∞", "0.1 nats"])
+    ('2.3 / 1.3 %', '6.5e+06 / 0.1 nats', '∞ / 0.1 nats')
     """
-    units = {re.sub(rf"^{NUMBER}", "", cell) for cell in cells}
+    units = {re.sub(rf"^{NUMBER}(e[+-]\d+)?", "", cell) for cell in cells}
     if len(units) == 1:
         (unit,) = units
         cells = [*(cell.removesuffix(unit) for cell in cells[:-1]), cells[-1]]
