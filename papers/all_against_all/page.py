@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from clearance.research import (
     LEVEL,
@@ -17,11 +16,11 @@ from clearance.research import (
     write_bytes,
 )
 from papers.all_against_all.matrix import QUESTIONS, ROUNDS, Question, Work, read_matrix
+from papers.engine.judging import Better
 from papers.engine.ledger import mean_cell
 from papers.engine.study import DEFAULT_DATASET
 from papers.engine.verify import Verified
 
-Better = Literal["lower", "higher"]
 PAGE = "ledger.md"
 BASELINE = "plain"
 Values = Mapping[str, Mapping[int, float]]  # by method and seed

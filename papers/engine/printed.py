@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 from clearance.research import LEVEL, Comparison, compare_seeds, holm, summarise
+from papers.engine.judging import Better
 from papers.engine.ledger import in_unit, mean_and_spread, mean_cell
 
 VALUE = r"[−+-]?(?:\d[\d.,]*(?:e[−-]?\d+)?|∞)(?:×| (?:%|s|min|MiB|pixel units))?"
@@ -27,7 +28,6 @@ ERRS = re.compile(
 )
 VERDICT = re.compile(rf" \[({WORDS})\]")
 SPREAD = re.compile(rf"{VALUE} ± {VALUE}")
-Better = Literal["lower", "higher"]
 ROUNDING = 1e-15
 CHOSEN = {"score", "attacked"}  # settings that a column may have otherwise for each method
 

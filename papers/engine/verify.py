@@ -82,7 +82,7 @@ def pages(root: Path = ROOT) -> list[Path]:
 
 
 def ledgers(root: Path = ROOT) -> list[Path]:
-    """The committed ledgers below a folder."""
+    """The committed ledgers of papers, whose folders are called AUTHOR_YEAR, below a folder."""
     pages = root.glob("*_20*/results/**/ledger.md")
     return sorted(page.with_suffix(".json") for page in pages)
 
